@@ -1,0 +1,1 @@
+//! The cases that decide whether a store keeps the contract.

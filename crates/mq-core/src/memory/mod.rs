@@ -1,0 +1,5 @@
+//! The in-memory store.
+
+/// The in-memory store.
+#[derive(Debug)]
+pub struct MemoryStore;

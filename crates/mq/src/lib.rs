@@ -1,0 +1,1 @@
+//! Background jobs for Rust services.
