@@ -5,6 +5,7 @@
 //! store, or want nothing but the in-memory one.
 
 pub mod client;
+pub mod coalesce;
 #[cfg(feature = "contract")]
 pub mod contract;
 mod error;
