@@ -1,2 +1,63 @@
-//! Everything a contributor runs.
-fn main() {}
+//! Everything a contributor runs: `cargo xtask test`, `ci`, `bench`.
+
+mod bench;
+mod ci;
+mod features;
+mod manifest;
+mod package;
+mod step;
+mod test;
+mod workspace;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use xshell::Shell;
+
+/// What contributors to mq run.
+#[derive(Parser)]
+#[command(bin_name = "cargo xtask")]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Run every test: those of the crates, and those in their documentation.
+    Test,
+    /// Run all that a change must pass before it lands, or only the steps named.
+    Ci {
+        /// Which steps; all of them if none is named.
+        #[arg(value_parser = ci::step_names())]
+        steps: Vec<String>,
+    },
+    /// Run the benchmarks, or only those named.
+    Bench {
+        /// Measure briefly: enough to see that they work, too little to compare.
+        #[arg(long)]
+        quick: bool,
+        /// Which benchmarks; all of them if none is named.
+        names: Vec<String>,
+    },
+}
+
+fn main() -> ExitCode {
+    match run(Cli::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("\nerror: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(cli: Cli) -> anyhow::Result<()> {
+    let shell = Shell::new()?;
+    shell.change_dir(workspace::root());
+    match cli.command {
+        Command::Test => step::run(&shell, test::STEPS),
+        Command::Ci { steps } => ci::run(&shell, &steps),
+        Command::Bench { quick, names } => bench::run(&shell, bench::Length::from(quick), &names),
+    }
+}

@@ -1,0 +1,43 @@
+//! `cargo xtask test`: every test there is.
+
+use xshell::{Shell, cmd};
+
+use crate::step::Step;
+
+/// The two kinds of tests. What they need beyond the workspace, a server for
+/// instance, is a step of its own before them.
+pub(crate) const STEPS: &[Step] = &[
+    Step {
+        name: "doctests",
+        run: doctests,
+    },
+    Step {
+        name: "tests",
+        run: tests,
+    },
+];
+
+/// The examples in the documentation, which nextest does not run.
+fn doctests(shell: &Shell) -> anyhow::Result<()> {
+    cmd!(shell, "cargo test --workspace --all-features --doc").run()?;
+    Ok(())
+}
+
+/// All others; by nextest if it is installed. The runner writes straight to
+/// where xtask writes.
+fn tests(shell: &Shell) -> anyhow::Result<()> {
+    let nextest = cmd!(shell, "cargo nextest --version")
+        .quiet()
+        .ignore_stdout()
+        .ignore_stderr()
+        .run();
+    match nextest {
+        Ok(()) => cmd!(shell, "cargo nextest run --workspace --all-features").run()?,
+        Err(_) => cmd!(
+            shell,
+            "cargo test --workspace --all-features --lib --bins --tests --examples"
+        )
+        .run()?,
+    }
+    Ok(())
+}
