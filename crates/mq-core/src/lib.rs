@@ -32,7 +32,7 @@ pub use id::{
 pub use job::{Job, JobDefaults};
 pub use json::RawJson;
 #[cfg(feature = "memory")]
-pub use memory::MemoryStore;
+pub use memory::{MemoryStore, MemoryStoreBuilder};
 #[cfg(feature = "derive")]
 pub use mq_macros::Job;
 pub use record::*;

@@ -1,0 +1,91 @@
+//! The finished jobs of one name and state, and which of them goes next.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::job::{Slot, TimeKey};
+use crate::record::Retention;
+use crate::time::Timestamp;
+
+/// How long automatic retention spares a watched job from its end.
+pub(super) const SPARED_FOR: Duration = Duration::from_secs(60);
+
+/// Finished jobs in the order they ended. Those that are spared for now count
+/// but stay, so they lie apart: what may go is found without walking them.
+#[derive(Default)]
+pub(super) struct History {
+    removable: BTreeMap<TimeKey, Slot>,
+    spared: BTreeMap<TimeKey, Slot>,
+    /// How many of the spared ended before the oldest removable did.
+    spared_before: usize,
+}
+
+impl History {
+    pub(super) fn insert(&mut self, key: TimeKey, slot: Slot) {
+        let oldest = self.oldest();
+        self.removable.insert(key, slot);
+        match oldest {
+            Some(oldest) if oldest < key => {}
+            _ => self.spared_before = self.spared_older_than(key),
+        }
+    }
+
+    pub(super) fn insert_spared(&mut self, key: TimeKey, slot: Slot) {
+        self.spared.insert(key, slot);
+        if self.oldest().is_some_and(|oldest| key < oldest) {
+            self.spared_before += 1;
+        }
+    }
+
+    pub(super) fn remove(&mut self, key: TimeKey) {
+        let oldest = self.oldest();
+        if self.spared.remove(&key).is_some() {
+            if oldest.is_some_and(|oldest| key < oldest) {
+                self.spared_before -= 1;
+            }
+        } else if self.removable.remove(&key).is_some() && oldest == Some(key) {
+            // Each spared job is passed once on the way to newer ones.
+            self.spared_before += match self.oldest() {
+                Some(next) => self.spared.range(key..next).count(),
+                None => 0,
+            };
+        }
+    }
+
+    /// The jobs whose sparing is over at `now`, oldest first.
+    pub(super) fn spared_too_long(&self, now: Timestamp) -> Option<Slot> {
+        let (key, slot) = self.spared.first_key_value()?;
+        (key.at.saturating_add(SPARED_FOR) <= now).then_some(*slot)
+    }
+
+    /// The job that `retention` gives up next: the oldest that is not spared,
+    /// if it is beyond the count or past the age.
+    pub(super) fn next_to_go(&self, retention: Retention, now: Timestamp) -> Option<Slot> {
+        let (key, slot) = self.removable.first_key_value()?;
+        let newer = self.len() - self.spared_before - 1;
+        let beyond = |count: u32| newer >= count as usize;
+        let past = |age| key.at.saturating_add(age) <= now;
+        (retention.count.is_some_and(beyond) || retention.age.is_some_and(past)).then_some(*slot)
+    }
+
+    /// The ordered parts that together hold every job.
+    pub(super) fn parts(&self) -> [&BTreeMap<TimeKey, Slot>; 2] {
+        [&self.removable, &self.spared]
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.removable.len() + self.spared.len()
+    }
+
+    fn oldest(&self) -> Option<TimeKey> {
+        self.removable.first_key_value().map(|(key, _)| *key)
+    }
+
+    fn spared_older_than(&self, key: TimeKey) -> usize {
+        // Mostly the newest of all, and all the spared are older.
+        match self.spared.last_key_value() {
+            Some((newest, _)) if *newest < key => self.spared.len(),
+            _ => self.spared.range(..key).count(),
+        }
+    }
+}
