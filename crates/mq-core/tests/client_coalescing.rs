@@ -1,5 +1,7 @@
 //! Concurrent single calls form batches, and never at each other's expense.
 
+#![allow(clippy::unwrap_used)]
+
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
