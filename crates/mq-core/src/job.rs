@@ -70,6 +70,17 @@ pub trait Job: Serialize + DeserializeOwned + Send + Sync + 'static {
     }
 }
 
+/// Says that two types name one store. It holds between each and itself, and
+/// is there for what the compiler says where it does not.
+#[diagnostic::on_unimplemented(
+    message = "the store `{Self}` takes no jobs of the store `{T}`",
+    label = "this job belongs to `{T}`",
+    note = "use the client or worker of `{T}`, or move the job with `#[job(store = …)]`"
+)]
+pub trait SameStoreAs<T: StoreName>: StoreName {}
+
+impl<S: StoreName> SameStoreAs<S> for S {}
+
 /// What applies to a kind of job unless told otherwise at enqueue.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct JobDefaults {

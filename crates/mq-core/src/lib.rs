@@ -22,14 +22,14 @@ mod time;
 pub mod validate;
 
 pub use async_trait::async_trait;
-pub use client::Client;
+pub use client::{Client, ClientError, JobHandle, Outcome, Request, Schedule, Schedules};
 pub use error::{Cause, InvalidInput, Rule, StoreError};
 pub use exit::{Defect, DefectKind, Exit, Failure, HandlerError};
 pub use id::{
     ChildKey, DedupeKey, FlowName, IdGenerator, JobId, JobName, LockToken, OutboxId, QueueName,
     ScheduleKey, StoreKey, WorkerId, uuid_v7,
 };
-pub use job::{Job, JobDefaults};
+pub use job::{Job, JobDefaults, SameStoreAs};
 pub use json::RawJson;
 #[cfg(feature = "memory")]
 pub use memory::{MemoryStore, MemoryStoreBuilder};
