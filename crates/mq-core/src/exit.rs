@@ -132,7 +132,8 @@ impl fmt::Display for Failure {
 /// What a handler returns when it does not succeed.
 ///
 /// `?` turns a job's own error into [`Error`](Self::Error); for jobs whose
-/// error is [`Failure`], it does so with every [`std::error::Error`].
+/// error is [`Failure`], it does so with every [`std::error::Error`]. An error
+/// that is to become the job's own first is mapped: `.map_err(SendError::from)?`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HandlerError<E> {
     /// The run failed: it is tried again if attempts are left and
@@ -176,6 +177,44 @@ mod tests {
             text(&Exit::Defect(defect)),
             r#"{"defect":{"kind":"too-large","message":"2 MiB"}}"#
         );
+    }
+
+    /// Takes a handler as the worker does.
+    fn handler<E, F>(_: impl Fn(String) -> F)
+    where
+        F: Future<Output = Result<u8, HandlerError<E>>>,
+    {
+    }
+
+    #[derive(Debug, PartialEq, thiserror::Error)]
+    #[error("no number")]
+    struct NoNumber(#[from] std::num::ParseIntError);
+
+    #[test]
+    fn question_marks_in_handlers_need_no_types() {
+        // The error of a job that declares none takes any error, and itself.
+        handler::<Failure, _>(|text| async move {
+            let number: u8 = text.parse()?;
+            let text = String::from_utf8(vec![number])?;
+            if text.is_empty() {
+                Err(Failure::new("empty"))?;
+            }
+            Ok(number)
+        });
+        // A job's own error takes itself, and the other ends of a run.
+        handler::<NoNumber, _>(|text| async move {
+            let number = text.parse::<u8>().map_err(NoNumber::from)?;
+            let again: Result<u8, NoNumber> = text.parse().map_err(NoNumber);
+            match number {
+                0 => Err(HandlerError::Snooze(Duration::from_secs(1))),
+                _ => Ok(again?),
+            }
+        });
+        let wrong = "x".parse::<u8>().unwrap_err();
+        let failure = HandlerError::<Failure>::from(wrong.clone());
+        assert_eq!(failure, HandlerError::Error(Failure::from(wrong.clone())));
+        let own = HandlerError::from(NoNumber(wrong.clone()));
+        assert_eq!(own, HandlerError::Error(NoNumber(wrong)));
     }
 
     #[test]

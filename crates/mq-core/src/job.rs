@@ -77,9 +77,13 @@ pub trait Job: Serialize + DeserializeOwned + Send + Sync + 'static {
     label = "this job belongs to `{T}`",
     note = "use the client or worker of `{T}`, or move the job with `#[job(store = …)]`"
 )]
-pub trait SameStoreAs<T: StoreName>: StoreName {}
+pub trait SameStoreAs<T>: StoreName {}
 
 impl<S: StoreName> SameStoreAs<S> for S {}
+
+// Means nothing. With the one above alone the compiler infers the type, and
+// reports that mismatch instead of the message above.
+impl<S: StoreName> SameStoreAs<()> for S {}
 
 /// What applies to a kind of job unless told otherwise at enqueue.
 #[derive(Clone, Copy, Debug, PartialEq)]

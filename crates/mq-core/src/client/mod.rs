@@ -38,7 +38,7 @@ pub type ClientResult<T> = Result<T, ClientError>;
 /// and go together next. Make one client and clone it.
 ///
 /// ```
-/// use mq_core::{Client, Job, MemoryStore, StoreHandle};
+/// use mq_core::{ClientError, Job, StoreHandle};
 /// use serde::{Deserialize, Serialize};
 ///
 /// #[derive(Serialize, Deserialize, Job)]
@@ -47,14 +47,13 @@ pub type ClientResult<T> = Result<T, ClientError>;
 ///     to: String,
 /// }
 ///
-/// # futures::executor::block_on(async {
-/// let store: StoreHandle = StoreHandle::bind(MemoryStore::new()).await?;
+/// # async fn example(store: StoreHandle) -> Result<(), ClientError> {
 /// let client = store.client();
 /// let email = SendEmail { to: "ada@example.org".into() };
 /// let job = client.enqueue(email).priority(10).await?;
-/// assert!(job.poll().await?.is_none());
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// # }).unwrap();
+/// println!("enqueued as {}: {:?}", job.id(), job.result().await?);
+/// # Ok(())
+/// # }
 /// ```
 pub struct Client<S: StoreName = DefaultStore> {
     core: Arc<Core>,
