@@ -38,7 +38,7 @@ pub type ClientResult<T> = Result<T, ClientError>;
 /// and go together next. Make one client and clone it.
 ///
 /// ```
-/// use mq_core::{ClientError, Job, StoreHandle};
+/// use mq_core::{Job, MemoryStore, StoreHandle};
 /// use serde::{Deserialize, Serialize};
 ///
 /// #[derive(Serialize, Deserialize, Job)]
@@ -47,13 +47,14 @@ pub type ClientResult<T> = Result<T, ClientError>;
 ///     to: String,
 /// }
 ///
-/// # async fn example(store: StoreHandle) -> Result<(), ClientError> {
+/// # futures::executor::block_on(async {
+/// let store: StoreHandle = StoreHandle::bind(MemoryStore::new()).await?;
 /// let client = store.client();
 /// let email = SendEmail { to: "ada@example.org".into() };
 /// let job = client.enqueue(email).priority(10).await?;
-/// println!("enqueued as {}: {:?}", job.id(), job.result().await?);
-/// # Ok(())
-/// # }
+/// assert!(job.poll().await?.is_none()); // it waits for a worker
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # }).unwrap();
 /// ```
 pub struct Client<S: StoreName = DefaultStore> {
     core: Arc<Core>,
