@@ -1,0 +1,184 @@
+//! A running worker.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use futures::FutureExt;
+use mq_core::{DefaultStore, Job, JobName, QueueName, StoreHandle, StoreName, WorkerId};
+use tokio::sync::{Notify, mpsc};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+use tracing::{error, info};
+
+use crate::acknowledge::{Acknowledger, MOST_PENDING};
+use crate::builder::{Parts, WorkerBuilder};
+use crate::contact::Contact;
+use crate::extension::MaintenanceTask;
+use crate::failure::Failures;
+use crate::fetch::Fetcher;
+use crate::heartbeat::heartbeat;
+use crate::held::Held;
+use crate::link::Link;
+use crate::maintenance::{History, Report, Schedules, Stalls, maintain};
+use crate::panic;
+use crate::runtime::Shared;
+use crate::shutdown::{self, ShutdownReport};
+use crate::stats::{Counters, WorkerStats};
+
+/// A running worker of the store `S`.
+///
+/// End it with [`shutdown`](Self::shutdown). Dropped without, it stops at
+/// once: its handlers are dropped where they stand, and their jobs run again
+/// when their locks have expired.
+pub struct Worker<S: StoreName = DefaultStore> {
+    pub(crate) shared: Arc<Shared>,
+    /// One task per queue; they end when the worker stops.
+    pub(crate) fetchers: JoinSet<()>,
+    /// Heartbeat, acks and maintenance; they end when they are aborted.
+    services: JoinSet<()>,
+    name: PhantomData<fn() -> S>,
+}
+
+impl<S: StoreName> Worker<S> {
+    /// Begins a worker of this store.
+    pub fn builder(store: StoreHandle<S>) -> WorkerBuilder<S> {
+        WorkerBuilder::new(&store)
+    }
+
+    pub(crate) fn spawn(parts: Parts) -> Self {
+        let (acks, ended) = mpsc::channel(MOST_PENDING);
+        let options = parts.options;
+        let contact = Contact::new(S::NAME, options.heartbeat_interval());
+        let shared = Arc::new(Shared {
+            id: parts.id,
+            host: parts.host,
+            queues: parts.queues,
+            link: Link::new(parts.store, contact, options.lock_duration),
+            registry: parts.registry,
+            held: Held::default(),
+            counters: Counters::default(),
+            failures: Failures::new(parts.on_failure),
+            after_ack: parts.after_ack,
+            acks,
+            beat_now: Notify::new(),
+            stopping: CancellationToken::new(),
+            gone: AtomicBool::new(false),
+            options,
+        });
+        info!(
+            worker = %shared.id,
+            store = S::NAME,
+            queues = ?shared.queues,
+            handlers = ?shared.registry.now().names,
+            "the worker starts"
+        );
+        let mut fetchers = JoinSet::new();
+        for queue in &shared.queues {
+            let fetcher = Fetcher::new(Arc::clone(&shared), queue.clone());
+            fetchers.spawn(async move { while panicked("fetcher", fetcher.run()).await {} });
+        }
+        let mut services = JoinSet::new();
+        let mut acknowledger = Acknowledger::new(Arc::clone(&shared), ended);
+        services.spawn(async move { while panicked("acknowledger", acknowledger.run()).await {} });
+        let beating = Arc::clone(&shared);
+        services.spawn(async move {
+            while panicked("heartbeat", heartbeat(Arc::clone(&beating))).await {}
+        });
+        let own: [Arc<dyn MaintenanceTask>; 4] = [
+            Arc::new(Stalls(Arc::clone(&shared))),
+            Arc::new(Schedules::new(Arc::clone(&shared))),
+            Arc::new(History(Arc::clone(&shared))),
+            Arc::new(Report::new(Arc::clone(&shared))),
+        ];
+        for task in own.into_iter().chain(parts.maintenance) {
+            services.spawn(maintain(task, shared.options.lock_duration));
+        }
+        Self {
+            shared,
+            fetchers,
+            services,
+            name: PhantomData,
+        }
+    }
+
+    /// The worker's id, as it is in worker records.
+    pub fn id(&self) -> &WorkerId {
+        &self.shared.id
+    }
+
+    /// The queues it takes from, by name.
+    pub fn queues(&self) -> &[QueueName] {
+        &self.shared.queues
+    }
+
+    /// How many handlers are running.
+    pub fn in_flight(&self) -> usize {
+        self.shared.held.running()
+    }
+
+    /// What it has done so far.
+    pub fn stats(&self) -> WorkerStats {
+        self.shared.counters.read()
+    }
+
+    /// Takes no more jobs of type `J`; false if it took none. Handlers that
+    /// run go on; jobs that were claimed but not begun go back.
+    pub fn unregister<J: Job<Store = S>>(&self) -> bool {
+        self.shared.registry.forget(&JobName::from(J::NAME))
+    }
+
+    /// Stops the worker, and returns what became of what it was doing.
+    ///
+    /// It takes no more jobs and puts back those it has not begun. Handlers
+    /// have `shutdown_grace` to end; then they are told to stop, dropped after
+    /// `cancel_grace`, and their jobs put back without using an attempt. Last,
+    /// ended runs are acknowledged, for 5 s at the most: with a store that is
+    /// down it ends, too, and what it could not say is said by locks that
+    /// expire.
+    pub async fn shutdown(mut self) -> ShutdownReport {
+        let report = shutdown::shutdown(&self.shared, &mut self.fetchers).await;
+        self.services.shutdown().await;
+        info!(worker = %self.shared.id, ?report, "the worker has stopped");
+        report
+    }
+}
+
+impl<S: StoreName> Drop for Worker<S> {
+    fn drop(&mut self) {
+        self.shared.stopping.cancel();
+        self.shared.gone.store(true, Ordering::SeqCst);
+        for run in self.shared.held.all() {
+            run.abort();
+        }
+    }
+}
+
+impl<S: StoreName> fmt::Debug for Worker<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Worker")
+            .field("id", self.id())
+            .field("store", &S::NAME)
+            .field("queues", &self.queues())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Runs a loop of the worker's own; true if it panicked and is to begin again.
+async fn panicked(name: &'static str, turning: impl Future<Output = ()>) -> bool {
+    const PAUSE: Duration = Duration::from_secs(1);
+    let Err(payload) = AssertUnwindSafe(turning).catch_unwind().await else {
+        return false;
+    };
+    let message = panic::message(payload);
+    error!(
+        name,
+        panic = message,
+        "a loop of the worker panicked; it begins again"
+    );
+    tokio::time::sleep(PAUSE).await;
+    true
+}
