@@ -16,14 +16,96 @@ use crate::record::{
 };
 use crate::time::Timestamp;
 
-/// Declares each operation twice: as a method of [`StoreLayer`] that forwards
-/// to the inner store, and as the room's implementation for every layer.
-macro_rules! layer {
+/// Hands the list of all operations, by room, to a macro. The types in it are
+/// those at this crate's root, which the caller brings into scope.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __for_each_operation {
+    ($callback:ident) => {
+        $callback! {
+            impl EnqueueOps {
+                EnqueueMany: async fn enqueue_many(&self, jobs: Vec<NewJob>) -> Result<Vec<Enqueued>>;
+            }
+            impl RunOps {
+                Claim: async fn claim(&self, request: ClaimRequest) -> Result<Claim>;
+                AckMany: async fn ack_many(&self, acks: Vec<Ack>) -> Result<Vec<Result<Acked>>>;
+                ReleaseMany: async fn release_many(&self, locks: Vec<Lock>) -> Result<Vec<Result<()>>>;
+                ExtendLocks: async fn extend_locks(&self, locks: Vec<Lock>, lock_for: Duration) -> Result<Extended>;
+                SetProgress: async fn set_progress(&self, lock: Lock, progress: RawJson) -> Result<()>;
+                RecoverStalled: async fn recover_stalled(&self, max_stalled_count: u32, limit: u32) -> Result<Recovered>;
+                AwaitWake: async fn await_wake(&self, queues: &[QueueName], wake: WakeCursor) -> Result<()>;
+                Watch: async fn watch(&self, ids: &[JobId]) -> Result<Watch>;
+                AwaitFinished: async fn await_finished(&self, ids: &[JobId], cursor: WatchCursor) -> Result<()>;
+            }
+            impl InspectOps {
+                GetJobs: async fn get_jobs(&self, ids: &[JobId]) -> Result<Vec<Result<Option<JobRecord>>>>;
+                GetAttempts: async fn get_attempts(&self, id: &JobId) -> Result<Vec<AttemptRecord>>;
+                List: async fn list(&self, filter: ListFilter) -> Result<ListPage>;
+                Counts: async fn counts(&self, queue: Option<&QueueName>) -> Result<StateCounts>;
+                Queues: async fn queues(&self) -> Result<Vec<QueueInfo>>;
+                Now: async fn now(&self) -> Result<Timestamp>;
+            }
+            impl AdminOps {
+                Retry: async fn retry(&self, id: &JobId) -> Result<()>;
+                CancelMany: async fn cancel_many(&self, ids: &[JobId]) -> Result<Vec<Result<Cancelled>>>;
+                CancelByDedupe: async fn cancel_by_dedupe(&self, name: &JobName, key: &DedupeKey) -> Result<bool>;
+                Promote: async fn promote(&self, id: &JobId) -> Result<()>;
+                Remove: async fn remove(&self, id: &JobId) -> Result<bool>;
+                SetQueue: async fn set_queue(&self, queue: &QueueName, settings: QueueSettings) -> Result<()>;
+                SweepHistory: async fn sweep_history(&self, limit: u32) -> Result<Swept>;
+                ReportWorker: async fn report_worker(&self, record: WorkerRecord) -> Result<()>;
+                Workers: async fn workers(&self) -> Result<Vec<WorkerRecord>>;
+                BindName: async fn bind_name(&self, name: &StoreKey) -> Result<()>;
+            }
+            impl ScheduleOps {
+                UpsertSchedule: async fn upsert_schedule(&self, schedule: NewSchedule) -> Result<ScheduleRecord>;
+                RemoveSchedule: async fn remove_schedule(&self, key: &ScheduleKey) -> Result<bool>;
+                ListSchedules: async fn list_schedules(&self, filter: ScheduleFilter) -> Result<Vec<ScheduleRecord>>;
+                DueSchedules: async fn due_schedules(&self, limit: u32) -> Result<DueSchedules>;
+                TickSchedule: async fn tick_schedule(&self, tick: Tick) -> Result<bool>;
+            }
+            impl FlowOps {
+                RecordChildResults: async fn record_child_results(&self, reports: Vec<Report>) -> Result<Vec<ReportApplied>>;
+                ListChildResults: async fn list_child_results(&self, flow_id: &JobId, cursor: Option<&ChildKey>, limit: Option<u32>) -> Result<ResultPage>;
+                PendingChildren: async fn pending_children(&self, flow_id: &JobId, manifest: &LockToken, keys: &[ChildKey]) -> Result<Vec<ChildKey>>;
+                FlowSweepWork: async fn flow_sweep_work(&self, pending_age: Duration, limit: u32) -> Result<FlowSweepWork>;
+                MarkChildrenCascaded: async fn mark_children_cascaded(&self, flow_id: &JobId, manifest: &LockToken, keys: &[ChildKey]) -> Result<()>;
+                PeekOutbox: async fn peek_outbox(&self, after: Option<&OutboxId>, limit: u32) -> Result<OutboxPage>;
+                DeleteOutbox: async fn delete_outbox(&self, ids: &[OutboxId]) -> Result<()>;
+                UndeliveredReports: async fn undelivered_reports(&self, parent_store: &StoreKey, flow_id: &JobId, manifest: &LockToken, keys: &[ChildKey]) -> Result<Vec<OutboxEntry>>;
+            }
+        }
+    };
+}
+
+/// Declares each operation three times: as a value of [`Operation`], as a
+/// method of [`StoreLayer`] that forwards to the inner store, and as the
+/// room's implementation for every layer.
+macro_rules! declare {
     ($(
         impl $room:ident {
-            $(async fn $operation:ident(&self $(, $argument:ident: $type:ty)*) -> $answer:ty;)*
+            $($variant:ident: async fn $operation:ident(&self $(, $argument:ident: $type:ty)*) -> $answer:ty;)*
         }
     )*) => {
+        /// The operations of a store, for layers that treat them alike.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[non_exhaustive]
+        pub enum Operation {
+            $($(
+                #[doc = concat!("[`", stringify!($room), "::", stringify!($operation), "`].")]
+                $variant,
+            )*)*
+        }
+
+        impl Operation {
+            /// The operation's name: that of its method.
+            pub const fn as_str(self) -> &'static str {
+                match self {
+                    $($(Self::$variant => stringify!($operation),)*)*
+                }
+            }
+        }
+
         /// A store that forwards to another one, operation by operation.
         ///
         /// Name the store inside, and override what shall differ; the rest is
@@ -76,59 +158,7 @@ macro_rules! layer {
     };
 }
 
-layer! {
-    impl EnqueueOps {
-        async fn enqueue_many(&self, jobs: Vec<NewJob>) -> Result<Vec<Enqueued>>;
-    }
-    impl RunOps {
-        async fn claim(&self, request: ClaimRequest) -> Result<Claim>;
-        async fn ack_many(&self, acks: Vec<Ack>) -> Result<Vec<Result<Acked>>>;
-        async fn release_many(&self, locks: Vec<Lock>) -> Result<Vec<Result<()>>>;
-        async fn extend_locks(&self, locks: Vec<Lock>, lock_for: Duration) -> Result<Extended>;
-        async fn set_progress(&self, lock: Lock, progress: RawJson) -> Result<()>;
-        async fn recover_stalled(&self, max_stalled_count: u32, limit: u32) -> Result<Recovered>;
-        async fn await_wake(&self, queues: &[QueueName], wake: WakeCursor) -> Result<()>;
-        async fn watch(&self, ids: &[JobId]) -> Result<Watch>;
-        async fn await_finished(&self, ids: &[JobId], cursor: WatchCursor) -> Result<()>;
-    }
-    impl InspectOps {
-        async fn get_jobs(&self, ids: &[JobId]) -> Result<Vec<Result<Option<JobRecord>>>>;
-        async fn get_attempts(&self, id: &JobId) -> Result<Vec<AttemptRecord>>;
-        async fn list(&self, filter: ListFilter) -> Result<ListPage>;
-        async fn counts(&self, queue: Option<&QueueName>) -> Result<StateCounts>;
-        async fn queues(&self) -> Result<Vec<QueueInfo>>;
-        async fn now(&self) -> Result<Timestamp>;
-    }
-    impl AdminOps {
-        async fn retry(&self, id: &JobId) -> Result<()>;
-        async fn cancel_many(&self, ids: &[JobId]) -> Result<Vec<Result<Cancelled>>>;
-        async fn cancel_by_dedupe(&self, name: &JobName, key: &DedupeKey) -> Result<bool>;
-        async fn promote(&self, id: &JobId) -> Result<()>;
-        async fn remove(&self, id: &JobId) -> Result<bool>;
-        async fn set_queue(&self, queue: &QueueName, settings: QueueSettings) -> Result<()>;
-        async fn sweep_history(&self, limit: u32) -> Result<Swept>;
-        async fn report_worker(&self, record: WorkerRecord) -> Result<()>;
-        async fn workers(&self) -> Result<Vec<WorkerRecord>>;
-        async fn bind_name(&self, name: &StoreKey) -> Result<()>;
-    }
-    impl ScheduleOps {
-        async fn upsert_schedule(&self, schedule: NewSchedule) -> Result<ScheduleRecord>;
-        async fn remove_schedule(&self, key: &ScheduleKey) -> Result<bool>;
-        async fn list_schedules(&self, filter: ScheduleFilter) -> Result<Vec<ScheduleRecord>>;
-        async fn due_schedules(&self, limit: u32) -> Result<DueSchedules>;
-        async fn tick_schedule(&self, tick: Tick) -> Result<bool>;
-    }
-    impl FlowOps {
-        async fn record_child_results(&self, reports: Vec<Report>) -> Result<Vec<ReportApplied>>;
-        async fn list_child_results(&self, flow_id: &JobId, cursor: Option<&ChildKey>, limit: Option<u32>) -> Result<ResultPage>;
-        async fn pending_children(&self, flow_id: &JobId, manifest: &LockToken, keys: &[ChildKey]) -> Result<Vec<ChildKey>>;
-        async fn flow_sweep_work(&self, pending_age: Duration, limit: u32) -> Result<FlowSweepWork>;
-        async fn mark_children_cascaded(&self, flow_id: &JobId, manifest: &LockToken, keys: &[ChildKey]) -> Result<()>;
-        async fn peek_outbox(&self, after: Option<&OutboxId>, limit: u32) -> Result<OutboxPage>;
-        async fn delete_outbox(&self, ids: &[OutboxId]) -> Result<()>;
-        async fn undelivered_reports(&self, parent_store: &StoreKey, flow_id: &JobId, manifest: &LockToken, keys: &[ChildKey]) -> Result<Vec<OutboxEntry>>;
-    }
-}
+__for_each_operation!(declare);
 
 #[async_trait]
 impl<S: Store + ?Sized> StoreLayer for Arc<S> {

@@ -25,7 +25,7 @@ pub use handle::{DefaultStore, StoreHandle, StoreName};
 pub use inspect::{
     Direction, InspectOps, ListCursor, ListFilter, ListPage, OrderBy, QueueInfo, StateCounts,
 };
-pub use layer::StoreLayer;
+pub use layer::{Operation, StoreLayer};
 pub use run::{
     Ack, AckOutcome, Acked, Claim, ClaimRequest, Extended, Lock, Recovered, RunOps, StallOutcome,
     Stalled, WakeCursor, Watch, WatchCursor,

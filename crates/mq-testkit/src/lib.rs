@@ -1,0 +1,5 @@
+//! Tools for testing stores, and code that uses them.
+
+mod faults;
+
+pub use faults::{Fault, Faults, FaultyStore, Hold};
