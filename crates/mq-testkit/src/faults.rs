@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
+use mq_core::layer::{Operation, StoreLayer};
 use mq_core::*;
 use parking_lot::Mutex;
 use tokio::sync::watch;
@@ -24,7 +25,8 @@ pub enum Fault {
 /// A store around another one, whose calls go wrong as its [`Faults`] say.
 ///
 /// ```
-/// use mq_core::{InspectOps, MemoryStore, Operation};
+/// use mq_core::layer::Operation;
+/// use mq_core::{InspectOps, MemoryStore};
 /// use mq_testkit::{Fault, Faults, FaultyStore};
 ///
 /// # #[tokio::main(flavor = "current_thread")] async fn main() {

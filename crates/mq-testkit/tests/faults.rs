@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use mq_core::layer::Operation;
 use mq_core::*;
 use mq_testkit::{Fault, Faults, FaultyStore};
 

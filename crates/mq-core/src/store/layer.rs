@@ -1,4 +1,9 @@
 //! Stores around stores.
+//!
+//! [`StoreLayer`] stands in this module and not at the crate's root: its methods
+//! bear the names of the operations they forward, so a file that has both the
+//! layer and the rooms in scope must say which it calls. Bring it into scope
+//! only where a layer is written.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -114,7 +119,8 @@ macro_rules! declare {
         ///
         /// ```
         /// use std::sync::atomic::{AtomicUsize, Ordering};
-        /// use mq_core::{Ack, Acked, Result, Store, StoreLayer};
+        /// use mq_core::layer::StoreLayer;
+        /// use mq_core::{Ack, Acked, Result, Store};
         ///
         /// struct CountAcks<S> { inner: S, acks: AtomicUsize }
         ///

@@ -12,7 +12,7 @@ mod enqueue;
 mod flow;
 mod handle;
 mod inspect;
-mod layer;
+pub mod layer;
 mod run;
 mod schedule;
 
@@ -25,7 +25,6 @@ pub use handle::{DefaultStore, StoreHandle, StoreName};
 pub use inspect::{
     Direction, InspectOps, ListCursor, ListFilter, ListPage, OrderBy, QueueInfo, StateCounts,
 };
-pub use layer::{Operation, StoreLayer};
 pub use run::{
     Ack, AckOutcome, Acked, Claim, ClaimRequest, Extended, Lock, Recovered, RunOps, StallOutcome,
     Stalled, WakeCursor, Watch, WatchCursor,
