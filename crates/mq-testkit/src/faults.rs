@@ -10,16 +10,24 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 
 /// What goes wrong with one call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub enum Fault {
     /// Nothing: the call goes through.
     None,
-    /// The call fails, and has no effect.
+    /// The call is unavailable, and has no effect.
     Before,
     /// The call takes effect, and its answer is lost.
     After,
     /// The call takes effect this much later.
-    Delay(Duration),
+    LateEffect(Duration),
+    /// The call takes effect at once, and answers this much later.
+    LateAnswer(Duration),
+    /// The call has no effect, and never answers.
+    Hang,
+    /// The call fails with this error, and has no effect.
+    Error(StoreError),
+    /// The call panics, and has no effect.
+    Panic,
 }
 
 /// A store around another one, whose calls go wrong as its [`Faults`] say.
@@ -67,6 +75,7 @@ pub struct Faults(Arc<Shared>);
 struct Shared {
     state: Mutex<State>,
     held: watch::Sender<BTreeMap<Operation, HeldCalls>>,
+    calls: watch::Sender<BTreeMap<Operation, u64>>,
 }
 
 #[derive(Debug)]
@@ -79,7 +88,6 @@ struct State {
     delay: f64,
     longest_delay: Duration,
     scripts: BTreeMap<Operation, VecDeque<Fault>>,
-    calls: BTreeMap<Operation, u64>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -106,9 +114,9 @@ impl Faults {
                 delay: 0.0,
                 longest_delay: Duration::ZERO,
                 scripts: BTreeMap::new(),
-                calls: BTreeMap::new(),
             }),
             held: watch::Sender::new(BTreeMap::new()),
+            calls: watch::Sender::new(BTreeMap::new()),
         }))
     }
 
@@ -176,13 +184,17 @@ impl Faults {
 
     /// How many calls of an operation were made, whatever became of them.
     pub fn calls(&self, operation: Operation) -> u64 {
-        self.0
-            .state
-            .lock()
-            .calls
-            .get(&operation)
-            .copied()
-            .unwrap_or(0)
+        self.0.calls.borrow().get(&operation).copied().unwrap_or(0)
+    }
+
+    /// Returns once so many calls of an operation were made.
+    pub async fn called(&self, operation: Operation, times: u64) {
+        let mut calls = self.0.calls.subscribe();
+        let enough = |calls: &BTreeMap<Operation, u64>| {
+            calls.get(&operation).is_some_and(|made| *made >= times)
+        };
+        // The sender lives in `self`, so the channel cannot close.
+        let _ = calls.wait_for(enough).await;
     }
 
     fn change_held(&self, operation: Operation, change: impl FnOnce(&mut HeldCalls)) {
@@ -193,26 +205,21 @@ impl Faults {
 
     /// What happens before the effect; answers what happens after it.
     async fn before(&self, operation: Operation) -> Result<Fault> {
-        let down = {
-            let mut state = self.0.state.lock();
-            *state.calls.entry(operation).or_default() += 1;
-            state.down
-        };
-        if down {
-            return Err(StoreError::unavailable(format!(
-                "{} failed: the store is down (an injected fault)",
-                operation.as_str()
-            )));
+        self.0
+            .calls
+            .send_modify(|calls| *calls.entry(operation).or_default() += 1);
+        if self.0.state.lock().down {
+            return Err(unavailable(operation, "failed: the store is down"));
         }
         self.pass_hold(operation).await;
         let fault = self.0.state.lock().draw(operation);
         match fault {
-            Fault::Before => Err(StoreError::unavailable(format!(
-                "{} failed before its effect (an injected fault)",
-                operation.as_str()
-            ))),
-            Fault::Delay(delay) => {
-                tokio::time::sleep(delay).await;
+            Fault::Before => Err(unavailable(operation, "failed before its effect")),
+            Fault::Error(error) => Err(error),
+            Fault::Panic => panic!("{} panicked (an injected fault)", operation.as_str()),
+            Fault::Hang => std::future::pending().await,
+            Fault::LateEffect(late) => {
+                tokio::time::sleep(late).await;
                 Ok(Fault::None)
             }
             fault => Ok(fault),
@@ -240,13 +247,18 @@ impl Faults {
             std::future::pending::<()>().await;
         }
         match fault {
-            Fault::After => Err(StoreError::unavailable(format!(
-                "the answer of {} was lost (an injected fault)",
-                operation.as_str()
-            ))),
+            Fault::After => Err(unavailable(operation, "took effect, its answer was lost")),
+            Fault::LateAnswer(late) => {
+                tokio::time::sleep(late).await;
+                Ok(())
+            }
             _ => Ok(()),
         }
     }
+}
+
+fn unavailable(operation: Operation, what: &str) -> StoreError {
+    StoreError::unavailable(format!("{} {what} (an injected fault)", operation.as_str()))
 }
 
 impl State {
@@ -264,7 +276,7 @@ impl State {
         } else if drawn < self.fail_before + self.fail_after {
             Fault::After
         } else if self.delay > 0.0 && self.chance.f64() < self.delay {
-            Fault::Delay(self.longest_delay.mul_f64(self.chance.f64()))
+            Fault::LateEffect(self.longest_delay.mul_f64(self.chance.f64()))
         } else {
             Fault::None
         }

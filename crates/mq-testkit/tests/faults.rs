@@ -93,6 +93,60 @@ async fn a_lost_wake_up_never_arrives() {
     assert!(waited.await.is_err());
 }
 
+#[tokio::test(start_paused = true)]
+async fn effects_and_answers_come_late_by_the_time_asked_for() {
+    let late = Duration::from_secs(5);
+    let faults = Faults::none();
+    let memory = MemoryStore::new();
+    let store = FaultyStore::new(memory.clone(), &faults);
+    faults.script(
+        Operation::EnqueueMany,
+        [Fault::LateEffect(late), Fault::LateAnswer(late)],
+    );
+    for (id, exists_at_once) in [("a", false), ("b", true)] {
+        let start = tokio::time::Instant::now();
+        let call = store.enqueue(job(id));
+        tokio::pin!(call);
+        tokio::time::timeout(late / 2, &mut call).await.unwrap_err();
+        assert_eq!(exists(&memory, id).await, exists_at_once);
+        call.await.unwrap();
+        assert_eq!(start.elapsed(), late);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_hangs_has_no_effect_and_no_answer() {
+    let faults = Faults::none();
+    let memory = MemoryStore::new();
+    let store = FaultyStore::new(memory.clone(), &faults);
+    faults.script(Operation::EnqueueMany, [Fault::Hang]);
+    let call = tokio::time::timeout(Duration::from_secs(3600), store.enqueue(job("a")));
+    assert!(call.await.is_err());
+    assert!(!exists(&memory, "a").await);
+}
+
+#[tokio::test]
+async fn a_scripted_error_is_the_answer() {
+    let faults = Faults::none();
+    let store = FaultyStore::new(MemoryStore::new(), &faults);
+    let error = StoreError::NotFound { id: "x".into() };
+    faults.script(Operation::Now, [Fault::Error(error.clone())]);
+    let answer = store.now().await.unwrap_err();
+    assert_eq!(answer.to_string(), error.to_string());
+}
+
+#[tokio::test]
+async fn the_number_of_calls_can_be_waited_for() {
+    let faults = Faults::none();
+    let store = FaultyStore::new(MemoryStore::new(), &faults);
+    let (_, answer) = tokio::join!(faults.called(Operation::Now, 2), async {
+        store.now().await?;
+        store.now().await
+    });
+    answer.unwrap();
+    assert_eq!(faults.calls(Operation::Now), 2);
+}
+
 #[tokio::test]
 async fn chance_follows_its_seed_and_its_shares() {
     let outcomes = |seed| async move {

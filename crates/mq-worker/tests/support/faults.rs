@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use mq_core::{
     Ack, Acked, Claim, ClaimRequest, DueSchedules, Extended, Lock, MemoryStore, QueueName, RawJson,
-    Recovered, Result, StoreError, StoreLayer, Swept, Tick, Timestamp, WakeCursor, WorkerRecord,
+    Recovered, Result, StoreError, Swept, Tick, Timestamp, WakeCursor, WorkerRecord,
 };
 use tokio::sync::watch;
 
