@@ -5,6 +5,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use mq_core::layer::StoreLayer;
 use mq_core::{
     Ack, Acked, Claim, ClaimRequest, DueSchedules, Extended, Lock, MemoryStore, QueueName, RawJson,
     Recovered, Result, StoreError, Swept, Tick, Timestamp, WakeCursor, WorkerRecord,
