@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::Context;
+use anyhow::bail;
 use xshell::Shell;
 
 /// Something to run under a name.
@@ -25,10 +25,8 @@ pub(crate) fn run(shell: &Shell, steps: &[Step]) -> anyhow::Result<()> {
         took.push((step.name, started.elapsed()));
         if let Err(error) = outcome {
             summarise(&took, "failed");
-            return Err(error).with_context(|| {
-                let name = step.name;
-                format!("{name} failed; to repeat it: cargo xtask ci {name}")
-            });
+            let name = step.name;
+            bail!("{name} failed: {error:#}\nto repeat it: cargo xtask ci {name}");
         }
         eprintln!("── {} took {}", step.name, seconds(started.elapsed()));
     }

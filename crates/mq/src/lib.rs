@@ -1,1 +1,14 @@
-//! Background jobs for Rust services.
+// In the rustdoc, the README's links lead to the pages here: of two definitions
+// of a link, the first counts.
+//! [schedules]: guide::schedules
+//! [architecture]: guide::architecture
+#![doc = include_str!("../README.md")]
+
+#[cfg(any(doc, doctest))]
+pub mod guide;
+
+#[doc(inline)]
+pub use mq_core::*;
+#[cfg(feature = "worker")]
+#[doc(inline)]
+pub use mq_worker::*;

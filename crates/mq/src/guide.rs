@@ -1,0 +1,8 @@
+//! The guide, which in the repository lies under `docs/`. It is here only in
+//! the documentation, and its examples are run as tests.
+
+#[doc = include_str!("../docs/schedules.md")]
+pub mod schedules {}
+
+#[doc = include_str!("../docs/architecture.md")]
+pub mod architecture {}
