@@ -142,13 +142,17 @@ pub fn uuid_v7() -> IdGenerator {
 
 /// 128 bits as 26 characters of Crockford's base 32, whose byte order is the
 /// order of the numbers.
-fn compact(uuid: Uuid) -> String {
+fn compact(uuid: Uuid) -> Arc<str> {
     const DIGITS: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
-    let bits = uuid.as_u128();
-    (0..26)
-        .rev()
-        .map(|place| char::from(DIGITS[(bits >> (5 * place)) as usize & 31]))
-        .collect()
+    let mut bits = uuid.as_u128();
+    let mut text = [0; 26];
+    for digit in text.iter_mut().rev() {
+        *digit = DIGITS[bits as usize & 31];
+        bits >>= 5;
+    }
+    std::str::from_utf8(&text)
+        .expect("the digits are ASCII")
+        .into()
 }
 
 #[cfg(test)]
