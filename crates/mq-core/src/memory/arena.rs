@@ -11,6 +11,14 @@ use slab::Slab;
 /// keeps one past the life of what it names must check what it finds there.
 pub(super) struct Ix<T>(u32, PhantomData<fn() -> T>);
 
+#[cfg(test)]
+impl<T> Ix<T> {
+    /// A place, whether or not anything is there.
+    pub(super) fn at(place: u32) -> Self {
+        Self(place, PhantomData)
+    }
+}
+
 impl<T> Clone for Ix<T> {
     fn clone(&self) -> Self {
         *self

@@ -15,12 +15,31 @@ use crate::validate::{self, MAX_BATCH};
 /// How often an id is drawn again when it turns out to be taken.
 const REDRAWS: u32 = 5;
 
-/// A request whose id is settled, unless it was drawn and turns out to be taken.
-struct Request {
+/// The id of a request, and how often it was drawn: 0 if it was given.
+struct SettledId {
     id: JobId,
-    /// How often its id was drawn; 0 for an explicit one.
     draws: u32,
-    job: NewJob,
+}
+
+/// Requests in turn, each with its id.
+struct Requests {
+    jobs: std::vec::IntoIter<NewJob>,
+    ids: std::vec::IntoIter<SettledId>,
+}
+
+impl Requests {
+    fn first(&self) -> Option<(&NewJob, &SettledId)> {
+        self.jobs
+            .as_slice()
+            .first()
+            .zip(self.ids.as_slice().first())
+    }
+
+    fn next(&mut self) -> Option<(NewJob, JobId)> {
+        self.jobs
+            .next()
+            .zip(self.ids.next().map(|settled| settled.id))
+    }
 }
 
 /// What becomes of a request.
@@ -38,19 +57,15 @@ impl EnqueueOps for MemoryStore {
     async fn enqueue_many(&self, jobs: Vec<NewJob>) -> Result<Vec<Enqueued>> {
         validate::enqueue_many(&jobs, self.limits())?;
         let mut answers = Vec::with_capacity(jobs.len());
-        let requests: Vec<Request> = jobs
-            .into_iter()
-            .map(|job| self.request(job))
-            .collect::<Result<_>>()?;
-        let mut requests = requests.into_iter();
-        while !requests.as_slice().is_empty() {
+        let mut requests = self.requests(jobs)?;
+        while requests.first().is_some() {
             let now = self.now();
             let id_taken = self.step(|state| {
                 let page = MAX_BATCH as usize;
                 state.enqueue_page(&mut requests, page, now, &mut answers)
             });
-            if id_taken && let Some(request) = requests.as_mut_slice().first_mut() {
-                self.draw_again(request)?;
+            if id_taken {
+                self.draw_again(&mut requests)?;
             }
         }
         Ok(answers)
@@ -58,12 +73,21 @@ impl EnqueueOps for MemoryStore {
 }
 
 impl MemoryStore {
-    fn request(&self, mut job: NewJob) -> Result<Request> {
-        let (id, draws) = match job.id.take() {
-            Some(id) => (id, 0),
-            None => (self.draw_id()?, 1),
+    fn requests(&self, mut jobs: Vec<NewJob>) -> Result<Requests> {
+        let settle = |job: &mut NewJob| {
+            Ok(match job.id.take() {
+                Some(id) => SettledId { id, draws: 0 },
+                None => SettledId {
+                    id: self.draw_id()?,
+                    draws: 1,
+                },
+            })
         };
-        Ok(Request { id, draws, job })
+        let ids: Vec<_> = jobs.iter_mut().map(settle).collect::<Result<_>>()?;
+        Ok(Requests {
+            jobs: jobs.into_iter(),
+            ids: ids.into_iter(),
+        })
     }
 
     fn draw_id(&self) -> Result<JobId> {
@@ -72,15 +96,18 @@ impl MemoryStore {
         Ok(id)
     }
 
-    fn draw_again(&self, request: &mut Request) -> Result<()> {
-        if request.draws > REDRAWS {
-            return Err(StoreError::IdsTaken {
-                tries: request.draws,
-                last: request.id.clone(),
-            });
+    /// Draws another id for the first of the requests.
+    fn draw_again(&self, requests: &mut Requests) -> Result<()> {
+        if let Some(SettledId { id, draws }) = requests.ids.as_mut_slice().first_mut() {
+            if *draws > REDRAWS {
+                return Err(StoreError::IdsTaken {
+                    tries: *draws,
+                    last: id.clone(),
+                });
+            }
+            *id = self.draw_id()?;
+            *draws += 1;
         }
-        request.id = self.draw_id()?;
-        request.draws += 1;
         Ok(())
     }
 }
@@ -90,28 +117,28 @@ impl State {
     /// taken, which stays for another draw: then the answer is true.
     fn enqueue_page(
         &mut self,
-        requests: &mut std::vec::IntoIter<Request>,
+        requests: &mut Requests,
         most: usize,
         now: Timestamp,
         answers: &mut Vec<Enqueued>,
     ) -> bool {
         for _ in 0..most {
-            let Some(request) = requests.as_slice().first() else {
+            let Some((job, id)) = requests.first() else {
                 return false;
             };
-            match self.judge(request, now) {
+            match self.judge(job, id, now) {
                 Verdict::IdTaken => return true,
                 Verdict::Duplicate(answer) => {
                     requests.next();
                     answers.push(answer);
                 }
-                Verdict::New => answers.extend(requests.next().map(|request| {
+                Verdict::New => answers.extend(requests.next().map(|(job, id)| {
                     let answer = Enqueued {
-                        id: request.id.clone(),
-                        name: request.job.spec.name.clone(),
+                        id: id.clone(),
+                        name: job.spec.name.clone(),
                         duplicate: false,
                     };
-                    self.insert_new(request.id, request.job, now);
+                    self.insert_new(id, job, now);
                     answer
                 })),
             }
@@ -119,23 +146,23 @@ impl State {
         false
     }
 
-    fn judge(&mut self, request: &Request, now: Timestamp) -> Verdict {
-        let taken = self.slot_of(&request.id);
-        if let (Some(slot), 0) = (taken, request.draws) {
+    fn judge(&mut self, job: &NewJob, settled: &SettledId, now: Timestamp) -> Verdict {
+        let taken = self.slot_of(&settled.id);
+        if let (Some(slot), 0) = (taken, settled.draws) {
             return Verdict::Duplicate(Enqueued {
-                id: request.id.clone(),
+                id: settled.id.clone(),
                 name: self.name_of(&self.jobs[slot]).clone(),
                 duplicate: true,
             });
         }
-        let duplicate = match &request.job.dedupe {
+        let duplicate = match &job.dedupe {
             None => None,
-            Some(dedupe) => self.find_duplicate(&request.job, dedupe, now),
+            Some(dedupe) => self.find_duplicate(job, dedupe, now),
         };
         match (duplicate, taken) {
             (Some(id), _) => Verdict::Duplicate(Enqueued {
                 id,
-                name: request.job.spec.name.clone(),
+                name: job.spec.name.clone(),
                 duplicate: true,
             }),
             (None, Some(_)) => Verdict::IdTaken,

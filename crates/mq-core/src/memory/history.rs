@@ -89,3 +89,85 @@ impl History {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::memory::arena::Ix;
+
+    impl History {
+        /// Panics unless the count that saves walking is right.
+        pub(in crate::memory) fn check(&self) {
+            if let Some(oldest) = self.oldest() {
+                assert_eq!(self.spared_before, self.spared.range(..oldest).count());
+            }
+        }
+
+        /// What `next_to_go` answers, found by walking.
+        fn walk_to_next(&self, retention: Retention, now: Timestamp) -> Option<Slot> {
+            let mut all: Vec<TimeKey> = Vec::new();
+            for part in self.parts() {
+                all.extend(part.keys());
+            }
+            all.sort_unstable();
+            let beyond = retention
+                .count
+                .map_or(0, |count| all.len().saturating_sub(count as usize));
+            let goes = |(rank, key): (usize, &TimeKey)| {
+                let old = retention
+                    .age
+                    .is_some_and(|age| key.at.saturating_add(age) <= now);
+                let slot = self.removable.get(key).copied();
+                slot.filter(|_| rank < beyond || old)
+            };
+            all.iter().enumerate().find_map(goes)
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_goes_next_is_what_a_walk_would_find(
+            steps in prop::collection::vec((0_u8..5, 0_u64..40), 1..120),
+            count in prop::option::of(0_u32..12),
+            age in prop::option::of(0_u64..40),
+        ) {
+            let mut history = History::default();
+            let retention = Retention { count, age: age.map(Duration::from_millis) };
+            let now = Timestamp::saturating_from_millis(40);
+            for (seq, (step, number)) in steps.into_iter().enumerate() {
+                let slot = Ix::at(seq as u32);
+                let key = TimeKey {
+                    at: Timestamp::saturating_from_millis(number),
+                    seq: seq as u64,
+                };
+                match step {
+                    0 | 1 => history.insert(key, slot),
+                    2 => history.insert_spared(key, slot),
+                    3 => {
+                        let mut all: Vec<TimeKey> = Vec::new();
+                        for part in history.parts() {
+                            all.extend(part.keys());
+                        }
+                        if !all.is_empty() {
+                            history.remove(all[number as usize % all.len()]);
+                        }
+                    }
+                    _ => {
+                        if let Some((key, slot)) = history.spared.pop_first() {
+                            history.spared.insert(key, slot);
+                            history.remove(key);
+                            history.insert(key, slot);
+                        }
+                    }
+                }
+                history.check();
+                prop_assert_eq!(
+                    history.next_to_go(retention, now),
+                    history.walk_to_next(retention, now)
+                );
+            }
+        }
+    }
+}

@@ -53,6 +53,13 @@ pub(super) struct Queue {
     pub(super) waiters: Vec<Arc<Notify>>,
 }
 
+#[cfg(test)]
+impl Name {
+    pub(super) fn group_count(&self) -> usize {
+        self.groups
+    }
+}
+
 impl Queue {
     /// Whether it shows in `queues`: it has a job record or a setting.
     pub(super) fn is_listed(&self) -> bool {
@@ -170,6 +177,11 @@ impl State {
 
     pub(super) fn find_name(&self, name: &JobName) -> Option<Ix<Name>> {
         self.job_names.get(name).copied()
+    }
+
+    #[cfg(test)]
+    pub(super) fn id_count(&self) -> usize {
+        self.ids.len()
     }
 
     // ---- groups and queues, which exist as long as something needs them
