@@ -18,6 +18,7 @@ mod listing;
 mod merge;
 mod run;
 mod schedule;
+mod stall;
 mod state;
 mod terminal;
 #[cfg(test)]
