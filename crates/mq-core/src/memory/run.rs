@@ -25,7 +25,7 @@ use crate::validate;
 impl RunOps for MemoryStore {
     async fn claim(&self, request: ClaimRequest) -> Result<Claim> {
         let limit = validate::claim(&request)?;
-        let now = self.now();
+        let now = self.read_clock();
         Ok(self.step(|state| state.claim(&request, limit, now)))
     }
 
@@ -81,7 +81,7 @@ impl RunOps for MemoryStore {
 
     async fn recover_stalled(&self, max_stalled_count: u32, limit: u32) -> Result<Recovered> {
         let limit = validate::batch_limit(limit)?;
-        let now = self.now();
+        let now = self.read_clock();
         Ok(self.step(|state| state.recover_stalled(max_stalled_count, limit, now)))
     }
 

@@ -68,6 +68,12 @@ impl Tokens {
     }
 
     #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        assert!(self.locked.len() <= self.review.len());
+        self.review.len()
+    }
+
+    #[cfg(test)]
     pub(super) fn is_empty(&self) -> bool {
         self.locked.is_empty() && self.review.is_empty()
     }
