@@ -142,18 +142,20 @@ impl State {
         let Some(slot) = self.slot_of(id) else {
             return true;
         };
-        let job = &self.jobs[slot];
+        let job = &mut self.jobs[slot];
+        if !job.state.is_terminal() {
+            job.watched = true;
+            return false;
+        }
         if !job.watched {
             let (ceiling, last_end) = (self.ceiling, self.wakes.last_end());
             self.update(slot, |job| {
                 job.watched = true;
-                if job.state.is_terminal() {
-                    job.spare(ceiling, now);
-                    job.extra_mut().announced = last_end;
-                }
+                job.extra_mut().announced = last_end;
+                job.spare(ceiling, now);
             });
         }
-        self.jobs[slot].state.is_terminal()
+        true
     }
 
     /// Whether a job may have ended since `cursor`; if not, its end will be
