@@ -80,7 +80,7 @@ impl Probe {
 }
 
 #[mq_core::async_trait]
-impl mq_core::StoreLayer for Probe {
+impl mq_core::store::layer::StoreLayer for Probe {
     type Inner = MemoryStore;
 
     fn inner(&self) -> &MemoryStore {
