@@ -53,7 +53,7 @@ impl InspectOps for MemoryStore {
     }
 
     async fn now(&self) -> Result<Timestamp> {
-        Ok(self.read_clock())
+        Ok(MemoryStore::now(self))
     }
 }
 
