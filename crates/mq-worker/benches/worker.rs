@@ -69,7 +69,10 @@ async fn filled(jobs: usize) -> MemoryStore {
     for number in 0..jobs {
         batch.push(job(number));
         if batch.len() == 1_000 || number + 1 == jobs {
-            store.enqueue_many(std::mem::take(&mut batch)).await.unwrap();
+            store
+                .enqueue_many(std::mem::take(&mut batch))
+                .await
+                .unwrap();
         }
     }
     store
@@ -115,7 +118,11 @@ fn bare(runtime: &Runtime, plan: &Plan) {
             per_second(plan.jobs, begun.elapsed())
         })
     });
-    report("store alone, claim and ack of 100", "jobs/s", rates.collect());
+    report(
+        "store alone, claim and ack of 100",
+        "jobs/s",
+        rates.collect(),
+    );
 }
 
 fn throughput(runtime: &Runtime, plan: &Plan, concurrency: u32) {

@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use mq_core::layer::StoreLayer;
 use mq_core::{
-    Ack, Acked, Claim, ClaimRequest, DueSchedules, Extended, Lock, MemoryStore, QueueName, RawJson,
-    Recovered, Result, StoreError, Swept, Tick, Timestamp, WakeCursor, WorkerRecord,
+    Ack, Acked, Claim, ClaimRequest, DueSchedules, Extended, FlowCounts, FlowState, Lock,
+    LockToken, MemoryStore, QueueName, RawJson, Recovered, Result, StoreError, Swept,
+    Tick, Timestamp, WakeCursor, WorkerRecord,
 };
 use tokio::sync::watch;
 
@@ -51,6 +52,7 @@ pub struct Faulty {
     batches: Mutex<Vec<usize>>,
     locks_extended: Mutex<Vec<Vec<Lock>>>,
     claims: Mutex<Vec<ClaimRequest>>,
+    parents: AtomicBool,
 }
 
 impl Faulty {
@@ -64,6 +66,7 @@ impl Faulty {
             batches: Mutex::default(),
             locks_extended: Mutex::default(),
             claims: Mutex::default(),
+            parents: AtomicBool::new(false),
         }
     }
 
@@ -86,6 +89,11 @@ impl Faulty {
     /// Makes calls fail at random.
     pub fn rates(&self, rates: Rates) {
         *self.rates.lock().unwrap() = rates;
+    }
+
+    /// Makes every claimed job look like a parent that has fanned out.
+    pub fn claim_parents(&self) {
+        self.parents.store(true, Ordering::SeqCst);
     }
 
     /// How often an operation was called.
@@ -182,7 +190,17 @@ impl StoreLayer for Faulty {
     async fn claim(&self, request: ClaimRequest) -> Result<Claim> {
         use mq_core::RunOps;
         self.claims.lock().unwrap().push(request.clone());
-        self.through("claim", self.inner.claim(request)).await
+        let mut claim = self.through("claim", self.inner.claim(request)).await?;
+        if self.parents.load(Ordering::SeqCst) {
+            for job in &mut claim.jobs {
+                job.flow = Some(FlowState {
+                    manifest: LockToken::random(),
+                    fail_fast: false,
+                    counts: FlowCounts::default(),
+                });
+            }
+        }
+        Ok(claim)
     }
 
     async fn ack_many(&self, acks: Vec<Ack>) -> Result<Vec<Result<Acked>>> {

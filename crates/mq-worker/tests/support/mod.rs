@@ -154,3 +154,30 @@ pub const fn millis(count: u64) -> Duration {
 pub const fn secs(count: u64) -> Duration {
     Duration::from_secs(count)
 }
+
+/// Lets time pass in small steps, for tests in which something keeps tokio
+/// from advancing by itself.
+pub async fn pass(duration: Duration) {
+    const STEP: Duration = Duration::from_millis(100);
+    let end = Instant::now() + duration;
+    while Instant::now() < end {
+        tokio::time::advance(STEP.min(end - Instant::now())).await;
+        settle().await;
+    }
+}
+
+/// Lets every task that is ready go first.
+pub async fn settle() {
+    for _ in 0..20 {
+        tokio::task::yield_now().await;
+    }
+}
+
+/// Tells when it was dropped.
+pub struct Dropped(pub tokio::sync::mpsc::UnboundedSender<Instant>);
+
+impl Drop for Dropped {
+    fn drop(&mut self) {
+        let _ = self.0.send(Instant::now());
+    }
+}
