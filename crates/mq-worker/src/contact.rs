@@ -52,6 +52,8 @@ impl Contact {
         let was_out = failures > 0 && silent_for.is_none_or(|silence| silence >= self.outage);
         if state.since.is_none() || was_out {
             state.since = Some(now);
+        }
+        if failures > 0 || last_answer.is_none() {
             self.established.notify_waiters();
         }
         if let Some(begun) = failing_since.filter(|_| failures >= WORTH_A_WARNING) {
@@ -80,14 +82,17 @@ impl Contact {
     }
 
     /// Since when the store answers: the end of the last outage, or the first
-    /// answer. Waits for that.
+    /// answer. Waits while it does not.
     pub(crate) async fn since(&self) -> Instant {
         loop {
             let mut established = std::pin::pin!(self.established.notified());
             // Listens before it looks, so that no answer falls in between.
             established.as_mut().enable();
-            if let Some(since) = self.state.lock().since {
-                return since;
+            {
+                let state = self.state.lock();
+                if let Some(since) = state.since.filter(|_| state.failures == 0) {
+                    return since;
+                }
             }
             established.await;
         }
@@ -136,6 +141,17 @@ mod tests {
         tokio::time::advance(Duration::from_secs(60)).await;
         contact.answered();
         assert_eq!(contact.since().await, begun);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn there_is_no_contact_while_calls_fail() {
+        let contact = contact();
+        contact.answered();
+        down(&contact);
+        let none = tokio::time::timeout(Duration::from_secs(60), contact.since());
+        assert!(none.await.is_err());
+        contact.answered();
+        assert_eq!(contact.since().await, Instant::now());
     }
 
     #[tokio::test(start_paused = true)]
