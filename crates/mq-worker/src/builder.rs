@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mq_core::{
-    DefaultStore, HandlerError, Job, JobName, QueueName, Store, StoreHandle, StoreName, Timestamp,
+    DefaultStore, HandlerError, Job, JobName, QueueName, SameStoreAs, Store, StoreHandle, StoreName, Timestamp,
     WorkerId, WorkerRecord, validate,
 };
 
@@ -60,7 +60,8 @@ impl<S: StoreName> WorkerBuilder<S> {
     /// function. `?` makes a [`HandlerError`] of the job's error.
     pub fn register<J, F, Fut>(self, handler: F) -> Self
     where
-        J: Job<Store = S>,
+        S: SameStoreAs<J::Store>,
+        J: Job,
         F: Fn(J, JobContext) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<J::Output, HandlerError<J::Error>>> + Send + 'static,
     {
@@ -74,7 +75,8 @@ impl<S: StoreName> WorkerBuilder<S> {
     /// past its time-out it keeps its lock and its slot until it returns.
     pub fn register_blocking<J, F>(self, handler: F) -> Self
     where
-        J: Job<Store = S>,
+        S: SameStoreAs<J::Store>,
+        J: Job,
         F: Fn(J, JobContext) -> Result<J::Output, HandlerError<J::Error>> + Send + Sync + 'static,
     {
         self.with_handler::<J>(Handler::Plain(Arc::new(BlockingHandler::<J, F>::new(
@@ -84,11 +86,14 @@ impl<S: StoreName> WorkerBuilder<S> {
 
     /// Runs every phase of jobs of type `J` with this runner, and serves `J`'s
     /// queue.
-    pub fn register_phases<J: Job<Store = S>>(self, runner: impl PhaseRunner) -> Self {
+    pub fn register_phases<J: Job>(self, runner: impl PhaseRunner) -> Self
+    where
+        S: SameStoreAs<J::Store>,
+    {
         self.with_handler::<J>(Handler::Phases(Arc::new(runner)))
     }
 
-    fn with_handler<J: Job<Store = S>>(mut self, handler: Handler) -> Self {
+    fn with_handler<J: Job>(mut self, handler: Handler) -> Self {
         self.handlers.push((JobName::from(J::NAME), handler));
         self.default_queues.push(QueueName::from(J::QUEUE));
         self

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures::FutureExt;
-use mq_core::{DefaultStore, Job, JobName, QueueName, StoreHandle, StoreName, WorkerId};
+use mq_core::{DefaultStore, Job, JobName, QueueName, SameStoreAs, StoreHandle, StoreName, WorkerId};
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -127,7 +127,10 @@ impl<S: StoreName> Worker<S> {
 
     /// Takes no more jobs of type `J`; false if it took none. Handlers that
     /// run go on; jobs that were claimed but not begun go back.
-    pub fn unregister<J: Job<Store = S>>(&self) -> bool {
+    pub fn unregister<J: Job>(&self) -> bool
+    where
+        S: SameStoreAs<J::Store>,
+    {
         self.shared.registry.forget(&JobName::from(J::NAME))
     }
 

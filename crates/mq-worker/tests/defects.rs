@@ -178,7 +178,9 @@ async fn jobs_of_names_without_a_handler_are_left_to_others() {
 #[tokio::test(start_paused = true)]
 async fn a_job_whose_handler_is_unregistered_between_claim_and_run_is_released() {
     let fixture = fixture().await;
-    fixture.store.next("claim", [Fault::LateAnswer(secs(5))]);
+    fixture
+        .faults
+        .script(Operation::Claim, [Fault::LateAnswer(secs(5))]);
     let id = fixture.enqueue(&Work { number: 0 }).await;
     let worker = fixture
         .worker()

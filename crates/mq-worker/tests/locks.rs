@@ -45,7 +45,7 @@ async fn a_run_longer_than_its_lock_keeps_it_by_heartbeats() {
     assert_eq!((job.state, job.stalled_count), (JobState::Completed, 0));
     assert_eq!(fixture.outcomes(&id).await, [AttemptOutcome::Completed]);
     // Every 10 s, as a third of the lock.
-    let beats = fixture.store.calls("extend_locks");
+    let beats = fixture.faults.calls(Operation::ExtendLocks);
     assert!((359..=361).contains(&beats), "{beats}");
     worker.shutdown().await;
 }
@@ -72,7 +72,7 @@ async fn one_call_extends_all_locks_of_all_queues() {
         fixture.enqueue(&Work { number }).await;
         fixture.enqueue(&Fragile { number }).await;
     }
-    fixture.store.called("extend_locks", 1).await;
+    fixture.faults.called(Operation::ExtendLocks, 1).await;
     assert_eq!(fixture.store.extended()[0].len(), 80);
     let report = worker.shutdown().await;
     assert_eq!(report.ended, 80);
@@ -143,7 +143,7 @@ async fn told_so_a_run_without_its_lock_finishes_and_has_its_ack_refused() {
     let ctx = heard.recv().await.unwrap();
     steal(&fixture, ctx.lock()).await;
     assert_eq!(finished.recv().await, Some(None));
-    fixture.store.called("ack_many", 1).await;
+    fixture.faults.called(Operation::AckMany, 1).await;
     settle().await;
     let stats = worker.stats();
     assert_eq!((stats.locks_lost, stats.completed), (1, 0));
@@ -171,7 +171,7 @@ async fn a_lock_found_lost_only_by_the_ack_is_counted() {
         .unwrap();
     let id = fixture.enqueue(&Work { number: 0 }).await;
     steal(&fixture, heard.recv().await.unwrap().lock()).await;
-    fixture.store.called("ack_many", 1).await;
+    fixture.faults.called(Operation::AckMany, 1).await;
     settle().await;
     assert_eq!(worker.stats().locks_lost, 1);
     assert_eq!(worker.stats().completed, 0);
@@ -209,7 +209,7 @@ async fn a_handler_whose_progress_is_refused_learns_that_its_lock_is_lost() {
     assert!(error.to_string().contains("the lock on job"), "{error}");
     assert_eq!(reason, Some(StopReason::LockLost));
     settle().await;
-    assert_eq!(fixture.store.calls("ack_many"), 0);
+    assert_eq!(fixture.faults.calls(Operation::AckMany), 0);
     worker.shutdown().await;
 }
 
@@ -252,7 +252,9 @@ async fn an_old_run_without_its_lock_does_no_harm_to_the_jobs_next_run_on_the_sa
 #[tokio::test(start_paused = true)]
 async fn locks_whose_acks_are_on_their_way_are_extended_too() {
     let fixture = fixture().await;
-    fixture.store.next("ack_many", [Fault::Before; 20]);
+    fixture
+        .faults
+        .script(Operation::AckMany, [(); 20].map(|()| Fault::Before));
     let worker = fixture
         .worker()
         .stalled_interval(secs(1))
@@ -273,9 +275,10 @@ async fn locks_whose_acks_are_on_their_way_are_extended_too() {
 #[tokio::test(start_paused = true)]
 async fn a_heartbeat_that_fails_is_repeated_long_before_the_lock_expires() {
     let fixture = fixture().await;
-    fixture
-        .store
-        .next("extend_locks", [Fault::Before, Fault::Hang, Fault::Panic]);
+    fixture.faults.script(
+        Operation::ExtendLocks,
+        [Fault::Before, Fault::Hang, Fault::Panic],
+    );
     let worker = fixture
         .worker()
         .stalled_interval(secs(1))
@@ -295,7 +298,9 @@ async fn a_heartbeat_that_fails_is_repeated_long_before_the_lock_expires() {
 #[tokio::test(start_paused = true)]
 async fn a_claim_that_is_answered_late_is_repeated_before_anything_of_it_starts() {
     let fixture = fixture().await;
-    fixture.store.next("claim", [Fault::LateAnswer(secs(20))]);
+    fixture
+        .faults
+        .script(Operation::Claim, [Fault::LateAnswer(secs(20))]);
     let id = fixture.enqueue(&Work { number: 0 }).await;
     let (told, mut heard) = mpsc::unbounded_channel();
     let worker = fixture
@@ -321,8 +326,8 @@ async fn a_claim_that_is_answered_late_is_repeated_before_anything_of_it_starts(
 async fn a_job_whose_lock_expired_before_the_claim_was_answered_is_not_started() {
     let fixture = fixture().await;
     fixture
-        .store
-        .next("claim", [Fault::LateAnswer(secs(3_600))]);
+        .faults
+        .script(Operation::Claim, [Fault::LateAnswer(secs(3_600))]);
     let id = fixture.enqueue(&Work { number: 0 }).await;
     let worker = fixture
         .worker()

@@ -14,7 +14,7 @@ use tokio::sync::mpsc;
 async fn a_claim_without_an_answer_is_repeated_with_its_token_until_it_has_one() {
     let fixture = fixture().await;
     let faults = [Fault::After, Fault::Before, Fault::After, Fault::Panic];
-    fixture.store.next("claim", faults);
+    fixture.faults.script(Operation::Claim, faults);
     let ids = [
         fixture.enqueue(&Work { number: 0 }).await,
         fixture.enqueue(&Work { number: 1 }).await,
@@ -34,7 +34,7 @@ async fn a_claim_without_an_answer_is_repeated_with_its_token_until_it_has_one()
         assert_eq!((job.state, job.stalled_count), (JobState::Completed, 0));
         assert_eq!(fixture.outcomes(id).await, [AttemptOutcome::Completed]);
     }
-    fixture.store.called("claim", 6).await;
+    fixture.faults.called(Operation::Claim, 6).await;
     let claims = fixture.store.claims();
     assert!(
         claims[..5]
@@ -51,7 +51,7 @@ async fn a_claim_without_an_answer_is_repeated_with_its_token_until_it_has_one()
 #[tokio::test(start_paused = true)]
 async fn a_claim_that_never_answers_is_repeated_after_the_length_of_a_lock() {
     let fixture = fixture().await;
-    fixture.store.next("claim", [Fault::Hang]);
+    fixture.faults.script(Operation::Claim, [Fault::Hang]);
     let id = fixture.enqueue(&Work { number: 0 }).await;
     let worker = fixture
         .worker()
@@ -68,7 +68,9 @@ async fn a_claim_that_never_answers_is_repeated_after_the_length_of_a_lock() {
 #[tokio::test(start_paused = true)]
 async fn an_ack_whose_answer_was_lost_is_repeated_and_counts_as_settled_before() {
     let fixture = fixture().await;
-    fixture.store.next("ack_many", [Fault::After, Fault::After]);
+    fixture
+        .faults
+        .script(Operation::AckMany, [Fault::After, Fault::After]);
     let seen = Arc::new(Mutex::new(Vec::new()));
     let hook = Arc::clone(&seen);
     let worker = fixture
@@ -81,7 +83,7 @@ async fn an_ack_whose_answer_was_lost_is_repeated_and_counts_as_settled_before()
         .await
         .unwrap();
     let id = fixture.enqueue(&Work { number: 0 }).await;
-    fixture.store.called("ack_many", 3).await;
+    fixture.faults.called(Operation::AckMany, 3).await;
     settle().await;
     assert_eq!(*seen.lock().unwrap(), [false]);
     assert_eq!(fixture.outcomes(&id).await, [AttemptOutcome::Completed]);
@@ -96,7 +98,7 @@ async fn the_acks_of_two_runs_of_one_job_never_share_a_call() {
     let fixture = fixture().await;
     // The first run's ack lands, and its answer is lost: the job is run again
     // while that ack waits to be repeated.
-    fixture.store.next("ack_many", [Fault::After]);
+    fixture.faults.script(Operation::AckMany, [Fault::After]);
     let worker = fixture
         .worker()
         .register(|job: Write, ctx: JobContext| async move {
@@ -126,7 +128,9 @@ async fn the_acks_of_two_runs_of_one_job_never_share_a_call() {
 #[tokio::test(start_paused = true)]
 async fn a_release_whose_answer_was_lost_is_repeated_and_settled() {
     let fixture = fixture().await;
-    fixture.store.next("release_many", [Fault::After]);
+    fixture
+        .faults
+        .script(Operation::ReleaseMany, [Fault::After]);
     let worker = fixture
         .worker()
         .shutdown_grace(secs(0))
@@ -140,7 +144,7 @@ async fn a_release_whose_answer_was_lost_is_repeated_and_settled() {
     let report = worker.shutdown().await;
     assert!(report.untold.is_empty(), "{report:?}");
     assert_eq!(fixture.job(&id).await.state, JobState::Waiting);
-    assert_eq!(fixture.store.calls("release_many"), 2);
+    assert_eq!(fixture.faults.calls(Operation::ReleaseMany), 2);
 }
 
 #[tokio::test(start_paused = true)]
@@ -171,7 +175,7 @@ async fn an_ack_for_a_job_that_was_removed_is_settled() {
     fixture.plain().set_queue(&queue, paused).await.unwrap();
     fixture.plain().release(lock).await.unwrap();
     assert!(fixture.plain().remove(&id).await.unwrap());
-    fixture.store.called("ack_many", 1).await;
+    fixture.faults.called(Operation::AckMany, 1).await;
     settle().await;
     let stats = worker.stats();
     assert_eq!(

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 async fn a_worker_starts_while_its_store_is_down_and_works_once_it_is_up() {
     let (logs, _guard) = Logs::collect();
     let fixture = fixture().await;
-    fixture.store.down(true);
+    fixture.faults.go_down();
     let id = fixture.enqueue(&Work { number: 3 }).await;
     let worker = fixture
         .worker()
@@ -24,10 +24,10 @@ async fn a_worker_starts_while_its_store_is_down_and_works_once_it_is_up() {
     tokio::time::sleep(secs(3_600)).await;
     assert_eq!(fixture.job(&id).await.state, JobState::Waiting);
     // At most every 2.5 s, once the waits have grown.
-    let claims = fixture.store.calls("claim");
+    let claims = fixture.faults.calls(Operation::Claim);
     assert!((700..1_500).contains(&claims), "{claims}");
     let up = Instant::now();
-    fixture.store.down(false);
+    fixture.faults.come_back();
     assert_eq!(exit(&fixture.finished(&id).await), r#"{"ok":3}"#);
     assert!(up.elapsed() <= secs(5), "{:?}", up.elapsed());
     assert_eq!(logs.with("WARN").len(), 1, "{:?}", logs.with("WARN"));
@@ -57,10 +57,10 @@ async fn an_outage_in_the_middle_drops_nothing_and_counts_no_stall() {
         ids.push(fixture.enqueue(&Work { number }).await);
     }
     tokio::time::sleep(secs(45)).await;
-    fixture.store.down(true);
+    fixture.faults.go_down();
     tokio::time::sleep(secs(300)).await;
     let late = fixture.enqueue(&Work { number: 0 }).await;
-    fixture.store.down(false);
+    fixture.faults.come_back();
     for (number, id) in ids.iter().enumerate() {
         let job = fixture.finished(id).await;
         assert_eq!(exit(&job), format!(r#"{{"ok":{number}}}"#));
@@ -84,9 +84,9 @@ async fn every_outage_is_warned_of_once() {
         .await
         .unwrap();
     for outages in 1..=3 {
-        fixture.store.down(true);
+        fixture.faults.go_down();
         tokio::time::sleep(secs(60)).await;
-        fixture.store.down(false);
+        fixture.faults.come_back();
         tokio::time::sleep(secs(60)).await;
         assert_eq!(logs.with("WARN").len(), outages);
         assert_eq!(logs.with("the store answers again").len(), outages);
@@ -112,10 +112,10 @@ async fn a_shutdown_ends_in_time_although_the_store_is_down() {
         .unwrap();
     let hanging = fixture.enqueue(&Work { number: 1 }).await;
     fixture.in_state(&hanging, JobState::Active).await;
-    fixture.store.next("ack_many", [Fault::Hang]);
+    fixture.faults.script(Operation::AckMany, [Fault::Hang]);
     let ended = fixture.enqueue(&Work { number: 0 }).await;
-    fixture.store.called("ack_many", 1).await;
-    fixture.store.down(true);
+    fixture.faults.called(Operation::AckMany, 1).await;
+    fixture.faults.go_down();
     let begun = Instant::now();
     let report = worker.shutdown().await;
     let took = begun.elapsed();
@@ -127,9 +127,9 @@ async fn a_shutdown_ends_in_time_although_the_store_is_down() {
     assert_eq!(untold, expected);
     assert_eq!((report.ended, report.released), (0, 0));
     // Nothing goes on after it.
-    let calls = fixture.store.calls("ack_many") + fixture.store.calls("claim");
+    let calls = fixture.faults.calls(Operation::AckMany) + fixture.faults.calls(Operation::Claim);
     tokio::time::sleep(secs(600)).await;
-    let later = fixture.store.calls("ack_many") + fixture.store.calls("claim");
+    let later = fixture.faults.calls(Operation::AckMany) + fixture.faults.calls(Operation::Claim);
     assert_eq!(calls, later);
 }
 
@@ -147,10 +147,10 @@ async fn a_store_that_comes_back_during_the_shutdown_still_learns_how_runs_ended
         .unwrap();
     let id = fixture.enqueue(&Work { number: 6 }).await;
     fixture.in_state(&id, JobState::Active).await;
-    fixture.store.down(true);
+    fixture.faults.go_down();
     let shutdown = tokio::spawn(worker.shutdown());
     tokio::time::sleep(secs(12)).await;
-    fixture.store.down(false);
+    fixture.faults.come_back();
     let report = shutdown.await.unwrap();
     assert_eq!(report.ended, 1);
     assert!(report.untold.is_empty());
@@ -161,7 +161,9 @@ async fn a_store_that_comes_back_during_the_shutdown_still_learns_how_runs_ended
 async fn a_store_that_refuses_claims_for_good_is_asked_again_and_said_so_once() {
     let (logs, _guard) = Logs::collect();
     let fixture = fixture().await;
-    fixture.store.next("claim", [Fault::Permanent; 10]);
+    fixture
+        .faults
+        .script(Operation::Claim, [(); 10].map(|()| permanent()));
     let id = fixture.enqueue(&Work { number: 1 }).await;
     let worker = fixture
         .worker()
@@ -199,8 +201,8 @@ async fn one_ack_that_the_store_cannot_take_does_not_hold_up_the_others() {
     }
     fixture.in_state(&ids[2], JobState::Active).await;
     // The batch fails as a whole, and then the first of them by itself.
-    let faults = [Fault::Permanent, Fault::Permanent];
-    fixture.store.next("ack_many", faults);
+    let faults = [permanent(), permanent()];
+    fixture.faults.script(Operation::AckMany, faults);
     gate.add_permits(4);
     fixture.finished(&ids[1]).await;
     fixture.finished(&ids[2]).await;

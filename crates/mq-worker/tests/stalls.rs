@@ -29,7 +29,7 @@ async fn the_first_sweep_comes_one_lock_after_the_first_contact_at_start() {
     let id = fixture.enqueue(&Work { number: 1 }).await;
     assert_eq!(die_with(&fixture, "default", &["work"], 1).await, 1);
     tokio::time::sleep(secs(60)).await;
-    fixture.store.down(true);
+    fixture.faults.go_down();
     let worker = fixture
         .worker()
         .lock_duration(secs(30))
@@ -38,11 +38,11 @@ async fn the_first_sweep_comes_one_lock_after_the_first_contact_at_start() {
         .await
         .unwrap();
     tokio::time::sleep(secs(100)).await;
-    assert_eq!(fixture.store.calls("recover_stalled"), 0);
-    fixture.store.down(false);
-    fixture.store.next("report_worker", []);
+    assert_eq!(fixture.faults.calls(Operation::RecoverStalled), 0);
+    fixture.faults.come_back();
+    fixture.faults.script(Operation::ReportWorker, []);
     let up = Instant::now();
-    fixture.store.called("recover_stalled", 1).await;
+    fixture.faults.called(Operation::RecoverStalled, 1).await;
     let waited = up.elapsed();
     assert!((secs(30)..secs(36)).contains(&waited), "{waited:?}");
     let job = fixture.finished(&id).await;
@@ -71,10 +71,10 @@ async fn after_an_outage_nobodys_live_jobs_are_called_stalled() {
         ids.push(fixture.enqueue(&Work { number }).await);
     }
     tokio::time::sleep(secs(60)).await;
-    fixture.store.down(true);
+    fixture.faults.go_down();
     // All locks expire, and nobody can extend them.
     tokio::time::sleep(secs(200)).await;
-    fixture.store.down(false);
+    fixture.faults.come_back();
     for id in &ids {
         let job = fixture.finished(id).await;
         assert_eq!((job.attempts_made, job.stalled_count), (1, 0));
@@ -108,10 +108,10 @@ async fn a_poison_job_ends_failed_and_its_neighbours_do_not() {
     for stalls in 1..=3 {
         assert_eq!(die_with(&fixture, "default", &["poison"], 1).await, 1);
         fixture
-            .store
+            .faults
             .called(
-                "recover_stalled",
-                fixture.store.calls("recover_stalled") + 1,
+                Operation::RecoverStalled,
+                fixture.faults.calls(Operation::RecoverStalled) + 1,
             )
             .await;
         while fixture.job(&id).await.stalled_count < stalls {

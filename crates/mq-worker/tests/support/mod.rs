@@ -2,22 +2,25 @@
 //! and ways to wait for events.
 #![allow(dead_code, unused_imports, unreachable_pub, clippy::unwrap_used)]
 
-pub mod faults;
 pub mod jobs;
 pub mod logs;
+pub mod recorder;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use mq_core::{
     AttemptOutcome, AttemptRecord, Clock, DefaultStore, Job, JobId, JobRecord, JobSpec, JobState,
-    MemoryStore, NewJob, RawJson, Store, StoreHandle, TimeSource, Timestamp,
+    MemoryStore, NewJob, RawJson, Store, StoreError, StoreHandle, TimeSource, Timestamp,
 };
+use mq_testkit::FaultyStore;
 use mq_worker::{Worker, WorkerBuilder};
 use tokio::time::Instant;
 
-pub use faults::{Fault, Faulty};
 pub use jobs::*;
+pub use mq_core::layer::Operation;
+pub use mq_testkit::{Fault, Faults};
+pub use recorder::Recorder;
 
 /// The store's time, driven by tokio's: in a paused test, waiting moves both.
 #[derive(Debug)]
@@ -46,8 +49,10 @@ impl Clock for TokioClock {
 
 /// A store that can be made to fail, and a handle on it.
 pub struct Fixture {
-    pub store: Arc<Faulty>,
+    pub faults: Faults,
+    pub store: Arc<Recorder>,
     pub handle: StoreHandle<DefaultStore>,
+    plain: MemoryStore,
 }
 
 /// A fresh store on tokio's time.
@@ -55,12 +60,32 @@ pub async fn fixture() -> Fixture {
     fixture_on(MemoryStore::builder().time(TokioClock::source()).build()).await
 }
 
-pub async fn fixture_on(inner: MemoryStore) -> Fixture {
-    let store = Arc::new(Faulty::around(inner));
-    let handle = StoreHandle::bind_shared(Arc::clone(&store) as Arc<dyn Store>)
-        .await
-        .unwrap();
-    Fixture { store, handle }
+pub async fn fixture_on(plain: MemoryStore) -> Fixture {
+    fixture_with(plain, Faults::none()).await
+}
+
+pub async fn fixture_with(plain: MemoryStore, faults: Faults) -> Fixture {
+    let store = Arc::new(Recorder::around(FaultyStore::new(plain.clone(), &faults)));
+    let handle = loop {
+        let store = Arc::clone(&store) as Arc<dyn Store>;
+        if let Ok(handle) = StoreHandle::bind_shared(store).await {
+            break handle;
+        }
+    };
+    Fixture {
+        faults,
+        store,
+        handle,
+        plain,
+    }
+}
+
+/// A failure that no repetition mends.
+pub fn permanent() -> Fault {
+    Fault::Error(StoreError::Backend {
+        message: "a table is missing".to_owned(),
+        source: None,
+    })
 }
 
 impl Fixture {
@@ -70,7 +95,7 @@ impl Fixture {
 
     /// The store without its faults.
     pub fn plain(&self) -> &MemoryStore {
-        self.store.plain()
+        &self.plain
     }
 
     pub async fn enqueue<J: Job>(&self, job: &J) -> JobId {
