@@ -1,6 +1,10 @@
 //! The guide, which in the repository lies under `docs/`. It is here only in
 //! the documentation, and its examples are run as tests.
 
+/// [schedules]: crate::guide::schedules
+#[doc = include_str!("../docs/jobs.md")]
+pub mod jobs {}
+
 #[doc = include_str!("../docs/schedules.md")]
 pub mod schedules {}
 
