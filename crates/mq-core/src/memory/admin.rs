@@ -23,7 +23,7 @@ const WORKER_REMEMBERED_FOR: Duration = Duration::from_secs(60);
 impl AdminOps for MemoryStore {
     async fn retry(&self, id: &JobId) -> Result<()> {
         validate::job_id(id)?;
-        let now = self.now();
+        let now = self.read_clock();
         self.step(|state| state.retry(id, now))
     }
 
@@ -41,7 +41,7 @@ impl AdminOps for MemoryStore {
 
     async fn cancel_by_dedupe(&self, name: &JobName, key: &DedupeKey) -> Result<bool> {
         validate::cancel_by_dedupe(name, key)?;
-        let now = self.now();
+        let now = self.read_clock();
         let key = ScopedKey {
             name: name.clone(),
             key: key.clone(),
@@ -56,7 +56,7 @@ impl AdminOps for MemoryStore {
 
     async fn promote(&self, id: &JobId) -> Result<()> {
         validate::job_id(id)?;
-        let now = self.now();
+        let now = self.read_clock();
         self.step(|state| {
             let slot = state.require(id)?;
             if state.jobs[slot].state != JobState::Delayed {
@@ -73,7 +73,7 @@ impl AdminOps for MemoryStore {
 
     async fn remove(&self, id: &JobId) -> Result<bool> {
         validate::job_id(id)?;
-        let now = self.now();
+        let now = self.read_clock();
         self.step(|state| {
             let Some(slot) = state.slot_of(id) else {
                 return Ok(false);
@@ -95,7 +95,7 @@ impl AdminOps for MemoryStore {
 
     async fn sweep_history(&self, limit: u32) -> Result<Swept> {
         let limit = validate::batch_limit(limit)? as usize;
-        let now = self.now();
+        let now = self.read_clock();
         Ok(self.step(|state| {
             let (deleted, more) = state.sweep(now, limit);
             state.dedupes.sweep(now, limit);
@@ -112,7 +112,7 @@ impl AdminOps for MemoryStore {
 
     async fn report_worker(&self, mut record: WorkerRecord) -> Result<()> {
         validate::worker(&record)?;
-        record.last_seen_at = self.now();
+        record.last_seen_at = self.read_clock();
         self.step(|state| {
             state.forget_workers(record.last_seen_at);
             state.workers.insert(record.id.clone(), record);
@@ -121,7 +121,7 @@ impl AdminOps for MemoryStore {
     }
 
     async fn workers(&self) -> Result<Vec<WorkerRecord>> {
-        let now = self.now();
+        let now = self.read_clock();
         Ok(self.step(|state| {
             state.forget_workers(now);
             state.workers.values().cloned().collect()

@@ -159,7 +159,7 @@ impl State {
         after.count(now, allowed);
         Room {
             jobs: allowed,
-            more_from: (allowed < limit).then(|| after.next_start()),
+            more_from: (allowed < free).then(|| after.next_start()),
         }
     }
 

@@ -59,7 +59,7 @@ impl EnqueueOps for MemoryStore {
         let mut answers = Vec::with_capacity(jobs.len());
         let mut requests = self.requests(jobs)?;
         while requests.first().is_some() {
-            let now = self.now();
+            let now = self.read_clock();
             let id_taken = self.step(|state| {
                 let page = MAX_BATCH as usize;
                 state.enqueue_page(&mut requests, page, now, &mut answers)

@@ -53,7 +53,7 @@ impl InspectOps for MemoryStore {
     }
 
     async fn now(&self) -> Result<Timestamp> {
-        Ok(MemoryStore::now(self))
+        Ok(self.read_clock())
     }
 }
 

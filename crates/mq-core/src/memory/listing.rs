@@ -122,7 +122,8 @@ impl State {
             Some(cursor) => Some(decode(filter.order_by, cursor)?),
         };
         let after = after.map_or(Unbounded, Excluded);
-        let indexes = indexes.into_iter();
+        let matches_nothing = filter.states.as_ref().is_some_and(Vec::is_empty);
+        let indexes = indexes.into_iter().filter(|_| !matches_nothing);
         Ok(match filter.direction {
             Direction::Ascending => {
                 let ranges = indexes.map(|index| index.range((after.clone(), Unbounded)));

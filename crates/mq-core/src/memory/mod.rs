@@ -18,6 +18,7 @@ mod listing;
 mod merge;
 mod run;
 mod schedule;
+mod stall;
 mod state;
 mod terminal;
 #[cfg(test)]
@@ -85,7 +86,7 @@ impl MemoryStore {
         }
     }
 
-    fn now(&self) -> Timestamp {
+    fn read_clock(&self) -> Timestamp {
         match &self.shared.time {
             TimeSource::Server => Timestamp::of_this_machine(),
             TimeSource::Clock(clock) => clock.now(),
@@ -120,7 +121,7 @@ impl MemoryStore {
         let mut batch = batch.into_iter().peekable();
         let mut answers = Vec::with_capacity(batch.size_hint().0);
         while batch.peek().is_some() {
-            let now = self.now();
+            let now = self.read_clock();
             answers.extend(
                 self.step(|state| page(state, &mut batch.by_ref().take(MAX_BATCH as usize), now)),
             );

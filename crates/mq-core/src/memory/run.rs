@@ -11,12 +11,12 @@ use super::job::Slot;
 use super::terminal::{End, Removals};
 use super::{MemoryStore, State, flow};
 use crate::error::StoreError;
-use crate::id::{JobId, QueueName};
+use crate::id::{JobId, LockToken, QueueName};
 use crate::json::RawJson;
 use crate::record::{AttemptOutcome, JobState};
 use crate::store::{
     Ack, AckOutcome, Acked, Claim, ClaimRequest, Extended, Lock, Recovered, Result, RunOps,
-    StallOutcome, Stalled, WakeCursor, Watch, WatchCursor,
+    WakeCursor, Watch, WatchCursor,
 };
 use crate::time::Timestamp;
 use crate::validate;
@@ -25,7 +25,7 @@ use crate::validate;
 impl RunOps for MemoryStore {
     async fn claim(&self, request: ClaimRequest) -> Result<Claim> {
         let limit = validate::claim(&request)?;
-        let now = self.now();
+        let now = self.read_clock();
         Ok(self.step(|state| state.claim(&request, limit, now)))
     }
 
@@ -81,7 +81,7 @@ impl RunOps for MemoryStore {
 
     async fn recover_stalled(&self, max_stalled_count: u32, limit: u32) -> Result<Recovered> {
         let limit = validate::batch_limit(limit)?;
-        let now = self.now();
+        let now = self.read_clock();
         Ok(self.step(|state| state.recover_stalled(max_stalled_count, limit, now)))
     }
 
@@ -125,6 +125,12 @@ impl RunOps for MemoryStore {
     }
 }
 
+/// What follows a run.
+enum Next {
+    End(End),
+    Again(AttemptOutcome, Option<RawJson>, Duration),
+}
+
 /// Does something when it goes out of scope, however a future ends.
 struct OnDrop<F: Fn()>(F);
 
@@ -144,13 +150,9 @@ impl MemoryStore {
                 if let Err(error) = validate::ack(ack, self.limits()) {
                     return Some(error.into());
                 }
-                if !first {
-                    return Some(StoreError::LockLost {
-                        id: ack.lock.id.clone(),
-                    });
-                }
-                let fans_out = matches!(ack.outcome, AckOutcome::FanOut { .. });
-                fans_out.then(|| flow::unsupported("acks that fan out"))
+                (!first).then(|| StoreError::LockLost {
+                    id: ack.lock.id.clone(),
+                })
             })
             .collect()
     }
@@ -172,47 +174,39 @@ impl State {
     fn ack(&mut self, ack: Ack, now: Timestamp, removals: &mut Removals) -> Result<Acked> {
         let Ack { lock, outcome } = ack;
         let slot = match self.held(&lock) {
-            Ok(slot) => slot,
-            Err(StoreError::LockLost { id }) => {
-                let job = &self.jobs[self.require(&id)?];
-                return match &job.last_acked {
-                    Some(token) if *token == lock.token => Ok(Acked { applied: false }),
-                    _ => Err(StoreError::LockLost { id }),
-                };
-            }
-            Err(error) => return Err(error),
+            Err(StoreError::LockLost { id }) => return self.ack_again(id, &lock.token),
+            held => held?,
         };
         let job = &mut self.jobs[slot];
-        job.last_acked = Some(lock.token);
-        if !matches!(
-            outcome,
-            AckOutcome::Snooze { .. } | AckOutcome::FanOut { .. }
-        ) {
-            job.attempts_made = job.attempts_made.saturating_add(1);
-        }
         let cancel = job.cancel_requested;
-        match outcome {
-            AckOutcome::Complete { exit } => {
-                self.finish(slot, End::completed(exit), now, removals);
-            }
-            AckOutcome::Fail { exit } => self.finish(slot, End::failed(exit), now, removals),
-            AckOutcome::Cancelled => self.finish(slot, End::cancelled(), now, removals),
+        let consumes = !matches!(outcome, AckOutcome::Snooze { .. });
+        let next = match outcome {
+            AckOutcome::Complete { exit } => Next::End(End::completed(exit)),
+            AckOutcome::Fail { exit } => Next::End(End::failed(exit)),
+            AckOutcome::Cancelled => Next::End(End::cancelled()),
             AckOutcome::Retry { exit, .. } if cancel => {
-                let end = End::cancelled_instead_of_retried(exit);
-                self.finish(slot, end, now, removals);
+                Next::End(End::cancelled_instead_of_retried(exit))
             }
-            AckOutcome::Snooze { .. } if cancel => {
-                self.finish(slot, End::cancelled(), now, removals);
-            }
-            AckOutcome::Retry { delay, exit } => {
-                self.put_off(slot, AttemptOutcome::Retried, exit, delay, now);
-            }
-            AckOutcome::Snooze { delay } => {
-                self.put_off(slot, AttemptOutcome::Snoozed, None, delay, now);
-            }
+            AckOutcome::Snooze { .. } if cancel => Next::End(End::cancelled()),
+            AckOutcome::Retry { delay, exit } => Next::Again(AttemptOutcome::Retried, exit, delay),
+            AckOutcome::Snooze { delay } => Next::Again(AttemptOutcome::Snoozed, None, delay),
             AckOutcome::FanOut { .. } => return Err(flow::unsupported("acks that fan out")),
+        };
+        job.last_acked = Some(lock.token);
+        job.attempts_made = job.attempts_made.saturating_add(u32::from(consumes));
+        match next {
+            Next::End(end) => self.finish(slot, end, now, removals),
+            Next::Again(outcome, exit, delay) => self.put_off(slot, outcome, exit, delay, now),
         }
         Ok(Acked { applied: true })
+    }
+
+    /// Answers an ack whose token does not hold the job: it may be a repeated one.
+    fn ack_again(&self, id: JobId, token: &LockToken) -> Result<Acked> {
+        match &self.jobs[self.require(&id)?].last_acked {
+            Some(last) if last == token => Ok(Acked { applied: false }),
+            _ => Err(StoreError::LockLost { id }),
+        }
     }
 
     /// Ends a run but not the job: it runs again after `delay`.
@@ -250,105 +244,11 @@ impl State {
     }
 
     /// Lets an active job wait again in its old place.
-    fn put_back(&mut self, slot: Slot) {
+    pub(super) fn put_back(&mut self, slot: Slot) {
         self.update(slot, |job| {
             job.lock = None;
             job.state = JobState::Waiting;
         });
         self.wake(self.queue_of(&self.jobs[slot]));
-    }
-
-    fn recover_stalled(&mut self, most_stalls: u32, limit: u32, now: Timestamp) -> Recovered {
-        let mut recovered = Recovered::default();
-        let mut removals = Removals::of_one_page();
-        for _ in 0..limit {
-            let Some(slot) = self.next_expired(now) else {
-                return recovered;
-            };
-            recovered
-                .stalled
-                .extend(self.recover(slot, most_stalls, now, &mut removals));
-        }
-        recovered.more = self.next_expired(now).is_some();
-        recovered
-    }
-
-    fn next_expired(&self, now: Timestamp) -> Option<Slot> {
-        let (key, slot) = self.active.first_key_value()?;
-        (key.at <= now).then_some(*slot)
-    }
-
-    fn recover(
-        &mut self,
-        slot: Slot,
-        most_stalls: u32,
-        now: Timestamp,
-        removals: &mut Removals,
-    ) -> Option<Stalled> {
-        let job = &mut self.jobs[slot];
-        if job.cancel_requested {
-            self.finish(slot, End::cancelled(), now, removals);
-            return None;
-        }
-        job.stalled_count = job.stalled_count.saturating_add(1);
-        let stalls = job.stalled_count;
-        let mut stalled = Stalled {
-            id: job.id.clone(),
-            name: self.name_of(&self.jobs[slot]).clone(),
-            queue: self.queues[self.queue_of(&self.jobs[slot])].name.clone(),
-            outcome: StallOutcome::Requeued,
-        };
-        if stalls > most_stalls {
-            stalled.outcome = StallOutcome::Failed;
-            let reason = format!(
-                "stalled {stalls} times, at most {most_stalls} allowed: its worker died or lost touch with the store each time"
-            );
-            self.finish(slot, End::stalled(reason), now, removals);
-        } else {
-            self.jobs[slot].record_attempt(AttemptOutcome::Stalled, None, now);
-            self.put_back(slot);
-        }
-        Some(stalled)
-    }
-
-    /// Marks a job as watched; true if it has ended or is unknown.
-    fn watch(&mut self, id: &JobId, now: Timestamp) -> bool {
-        let Some(slot) = self.slot_of(id) else {
-            return true;
-        };
-        let job = &self.jobs[slot];
-        if !job.watched {
-            let (ceiling, last_end) = (self.ceiling, self.wakes.last_end());
-            self.update(slot, |job| {
-                job.watched = true;
-                if job.state.is_terminal() {
-                    job.spare(ceiling, now);
-                    job.extra_mut().announced = last_end;
-                }
-            });
-        }
-        self.jobs[slot].state.is_terminal()
-    }
-
-    /// Whether a job may have ended since `cursor`; if not, its end will be
-    /// told to `watcher`.
-    fn await_end(
-        &mut self,
-        id: &JobId,
-        cursor: u64,
-        now: Timestamp,
-        watcher: &Arc<Notify>,
-    ) -> bool {
-        let was_watched = self.slot_of(id).is_some_and(|slot| self.jobs[slot].watched);
-        let over = self.watch(id, now);
-        let seen = self.slot_of(id).is_some_and(|slot| {
-            let extra = self.jobs[slot].extra.as_ref();
-            was_watched && extra.is_some_and(|extra| extra.announced <= cursor)
-        });
-        if over && !seen {
-            return true;
-        }
-        self.wakes.watch(id, watcher);
-        false
     }
 }

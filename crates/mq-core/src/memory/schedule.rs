@@ -48,13 +48,13 @@ impl ScheduleOps for MemoryStore {
 
     async fn due_schedules(&self, limit: u32) -> Result<DueSchedules> {
         let limit = validate::batch_limit(limit)? as usize;
-        let now = self.now();
+        let now = self.read_clock();
         Ok(self.step(|state| state.due_schedules(limit, now)))
     }
 
     async fn tick_schedule(&self, tick: Tick) -> Result<bool> {
         validate::tick_schedule(&tick, self.limits())?;
-        let now = self.now();
+        let now = self.read_clock();
         Ok(self.step(|state| state.tick(tick, now)))
     }
 }

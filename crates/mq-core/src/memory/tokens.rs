@@ -13,6 +13,9 @@ use crate::time::Timestamp;
 /// How long a token is remembered after its claim, or after it was last found
 /// to hold a lock.
 const REMEMBERED_FOR: Duration = Duration::from_secs(60);
+/// How many tokens are remembered before those that hold nothing are forgotten
+/// early.
+const MOST_REMEMBERED: usize = 50_000;
 /// How many tokens a claim looks at to forget them: more than it adds.
 pub(super) const FORGOTTEN_PER_CLAIM: usize = 2;
 
@@ -44,7 +47,8 @@ impl Tokens {
         holds: impl Fn(&LockToken, Slot) -> bool,
     ) {
         for _ in 0..most {
-            if self.review.front().is_none_or(|(due, _)| now < *due) {
+            let crowded = self.review.len() > MOST_REMEMBERED;
+            if !crowded && self.review.front().is_none_or(|(due, _)| now < *due) {
                 return;
             }
             let Some((_, token)) = self.review.pop_front() else {
@@ -61,6 +65,12 @@ impl Tokens {
                     .push_back((now.saturating_add(REMEMBERED_FOR), token));
             }
         }
+    }
+
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        assert!(self.locked.len() <= self.review.len());
+        self.review.len()
     }
 
     #[cfg(test)]

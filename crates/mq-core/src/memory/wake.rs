@@ -14,6 +14,7 @@ use super::State;
 use super::arena::Ix;
 use super::state::Queue;
 use crate::id::{JobId, QueueName};
+use crate::time::Timestamp;
 
 /// What of the wake-ups is not a queue's or a job's own.
 #[derive(Default)]
@@ -134,5 +135,48 @@ impl State {
                 self.drop_queue_if_unused(queue);
             }
         }
+    }
+
+    /// Marks a job as watched; true if it has ended or is unknown.
+    pub(super) fn watch(&mut self, id: &JobId, now: Timestamp) -> bool {
+        let Some(slot) = self.slot_of(id) else {
+            return true;
+        };
+        let job = &mut self.jobs[slot];
+        if !job.state.is_terminal() {
+            job.watched = true;
+            return false;
+        }
+        if !job.watched {
+            let (ceiling, last_end) = (self.ceiling, self.wakes.last_end());
+            self.update(slot, |job| {
+                job.watched = true;
+                job.extra_mut().announced = last_end;
+                job.spare(ceiling, now);
+            });
+        }
+        true
+    }
+
+    /// Whether a job may have ended since `cursor`; if not, its end will be
+    /// told to `watcher`.
+    pub(super) fn await_end(
+        &mut self,
+        id: &JobId,
+        cursor: u64,
+        now: Timestamp,
+        watcher: &Arc<Notify>,
+    ) -> bool {
+        let was_watched = self.slot_of(id).is_some_and(|slot| self.jobs[slot].watched);
+        let over = self.watch(id, now);
+        let seen = self.slot_of(id).is_some_and(|slot| {
+            let extra = self.jobs[slot].extra.as_ref();
+            was_watched && extra.is_some_and(|extra| extra.announced <= cursor)
+        });
+        if over && !seen {
+            return true;
+        }
+        self.wakes.watch(id, watcher);
+        false
     }
 }

@@ -208,7 +208,8 @@ pub struct Dedupe {
         with = "millis::option"
     )]
     pub ttl: Option<Duration>,
-    /// Whether a duplicate pushes the end of the window out by its `ttl`.
+    /// Whether a duplicate pushes the end of the window out to its own `ttl`
+    /// from now; it never draws it in.
     #[serde(default)]
     pub extend: bool,
     /// Whether a duplicate replaces the keyed job while that is still delayed.

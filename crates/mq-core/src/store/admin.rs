@@ -50,7 +50,8 @@ pub trait AdminOps: Send + Sync {
 
     /// Deletes finished jobs older than their own `keep` or the store's
     /// ceiling allow, and dead dedupe entries; `limit` (clamped to 250) at the
-    /// most.
+    /// most of each. A job that was spared because it is watched, and has a
+    /// `keep` by count, lets that act now, as it would have at its end.
     async fn sweep_history(&self, limit: u32) -> Result<Swept>;
 
     /// Stores what a worker says of itself; forgotten after 60 s without word.
@@ -82,7 +83,8 @@ pub struct QueueSettings {
     pub paused: Change<bool>,
     /// How many of its jobs may be active at once, over all workers; at least 1.
     pub max_active: Change<u32>,
-    /// How many of its jobs may start in a span of time; a new rate starts afresh.
+    /// How many of its jobs may start in a span of time. A new rate starts
+    /// afresh; the one it has already goes on.
     pub rate: Change<Rate>,
 }
 
@@ -101,8 +103,8 @@ pub enum Change<T> {
 /// What a sweep did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Swept {
-    /// How many jobs it deleted.
+    /// How many jobs it deleted; dedupe entries are not counted.
     pub deleted: u64,
-    /// Whether there is more to sweep.
+    /// Whether there are more jobs to sweep.
     pub more: bool,
 }

@@ -16,11 +16,12 @@ use crate::time::Timestamp;
 pub trait RunOps: Send + Sync {
     /// Promotes due delayed jobs of the asked names (250 at the most), then
     /// locks up to `limit` (clamped to 250) of the best waiting jobs: highest
-    /// priority first, then first come.
+    /// priority first, then first come. Promotion leaves `run_at` as it is.
     ///
     /// A claim repeated with its token, because its answer was lost, returns
     /// what is still locked under it, with the lock extended by `lock_for`
-    /// from now, and locks nothing more. A paused queue yields nothing, but
+    /// from now, and locks nothing more, not even if nothing is left: whoever
+    /// repeats a claim goes on with a new token. A paused queue yields nothing, but
     /// still promotes; a queue with limits yields no more than they allow.
     ///
     /// # Errors

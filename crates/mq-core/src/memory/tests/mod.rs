@@ -1,6 +1,7 @@
 //! What the contract cases cannot see: the indexes, and what waiting costs.
 
 mod consistency;
+mod details;
 mod indexes;
 mod wakes;
 
