@@ -164,6 +164,24 @@ async fn a_wait_ends_when_the_job_does() {
 }
 
 #[tokio::test]
+async fn waiting_can_be_spawned() {
+    let (client, _, _) = client().await;
+    let spawned = client.clone();
+    let waits = tokio::spawn(async move {
+        let handles = spawned.enqueue_many([Add(1, 2)]).await.unwrap();
+        handles[0].result().await.unwrap().completed()
+    });
+    let lock = loop {
+        match claim(&client, "default", "add").await.pop() {
+            Some((_, lock)) => break lock,
+            None => tokio::task::yield_now().await,
+        }
+    };
+    ack(&client, lock, complete(r#"{"ok":3}"#)).await;
+    assert_eq!(waits.await.unwrap().unwrap(), 3);
+}
+
+#[tokio::test]
 async fn execute_enqueues_and_waits() {
     let (client, _, _) = client().await;
     let mut execute = Box::pin(client.execute(Add(1, 2)));

@@ -17,7 +17,8 @@ impl<S: StoreName> Client<S> {
     /// handle.
     ///
     /// Its data is encoded at once; what is wrong with it comes with the
-    /// `await`.
+    /// `await`. If that is dropped before it answers, the job may be enqueued
+    /// or not.
     ///
     /// # Errors
     /// `Store`: `InvalidInput` if something breaks a rule; `Unavailable`, after
