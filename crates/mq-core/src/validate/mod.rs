@@ -14,6 +14,8 @@ mod json;
 mod number;
 mod run;
 mod schedule;
+#[cfg(test)]
+mod tests;
 mod text;
 
 pub use admin::{cancel_by_dedupe, set_queue, store_key, worker};
