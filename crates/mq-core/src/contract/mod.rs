@@ -33,7 +33,9 @@
 //! ```
 //!
 //! The tests bear the names of the cases: `run::claim::a_repeated_claim_…`.
-//! A store that serves all of them serves the worker and the client too.
+//! Where one fails with `left` and `right`, left is what the store did and right
+//! what the contract says. A store that serves all of them serves the worker
+//! and the client too.
 
 #![allow(
     clippy::cloned_ref_to_slice_refs,

@@ -21,6 +21,7 @@ cases! { __contract_enqueue_dedupe, enqueue::dedupe:
     a_window_of_zero_holds_nothing,
     a_duplicate_without_extend_leaves_the_window,
     extend_pushes_the_window_out_from_now,
+    extend_never_draws_the_window_in,
     extend_can_go_on_for_ever,
     the_new_holder_brings_its_own_window,
     removing_an_old_job_leaves_a_newer_jobs_entry,
@@ -185,6 +186,16 @@ async fn extend_pushes_the_window_out_from_now(fx: Fixture) {
     fx.advance(5);
     fx.duplicate_of(&id, debounced(20)).await;
     fx.advance(19);
+    fx.duplicate_of(&id, throttled(10)).await;
+    fx.advance(1);
+    fx.enqueue(throttled(10)).await;
+}
+
+/// A duplicate with a shorter ttl leaves the later end.
+async fn extend_never_draws_the_window_in(fx: Fixture) {
+    let id = fx.enqueue(throttled(100)).await;
+    fx.duplicate_of(&id, debounced(10)).await;
+    fx.advance(99);
     fx.duplicate_of(&id, throttled(10)).await;
     fx.advance(1);
     fx.enqueue(throttled(10)).await;

@@ -1,9 +1,9 @@
 //! List: pages.
 
-use crate::contract::Fixture;
 use crate::contract::expect::{Must, expect_refused};
 use crate::contract::make::{Make, complete, job, jobs};
 use crate::contract::steps::ids;
+use crate::contract::{Fixture, StoreOptions};
 use crate::id::JobId;
 use crate::record::JobState;
 use crate::store::{Direction, ListCursor, ListFilter, OrderBy};
@@ -22,6 +22,7 @@ cases! { __contract_inspect_page, inspect::page:
     a_walk_is_not_disturbed_by_new_jobs_behind_it,
     a_cursor_works_at_another_handle,
     a_page_ends_at_eight_mebibytes,
+    a_page_holds_a_job_however_large_it_is with large_payloads,
     a_malformed_cursor_is_refused,
 }
 
@@ -351,6 +352,23 @@ async fn a_page_ends_at_eight_mebibytes(fx: Fixture) {
         }
     }
     assert_eq!(found, came);
+}
+
+fn large_payloads(options: StoreOptions) -> StoreOptions {
+    options.max_payload(MAX_PAGE_BYTES + 10)
+}
+
+/// One that is larger than a page goes alone.
+async fn a_page_holds_a_job_however_large_it_is(fx: Fixture) {
+    let large = format!("\"{}\"", "x".repeat(MAX_PAGE_BYTES));
+    let came = vec![job().id("a"), job().id("b").payload(large), job().id("c")];
+    let came = fx.enqueue_all(came).await;
+    let filter = ListFilter {
+        direction: Direction::Ascending,
+        ..ListFilter::default()
+    };
+    assert_eq!(walk(&fx, &filter, 10).await, came);
+    assert_eq!(walk(&fx, &filter, 1).await, came);
 }
 
 /// Text that no page ended with is an error, not a first page.

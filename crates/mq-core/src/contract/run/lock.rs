@@ -14,6 +14,7 @@ cases! { __contract_run_lock, run::lock:
     a_lock_rounds_up_to_milliseconds,
     a_heartbeat_extends_from_now,
     a_heartbeat_changes_nothing_else,
+    a_repeated_heartbeat_says_the_same,
     a_lost_lock_is_named_and_the_others_are_extended,
     a_lock_lost_in_any_way_is_named,
     a_pending_cancel_is_named_and_not_extended,
@@ -82,6 +83,18 @@ async fn a_heartbeat_changes_nothing_else(fx: Fixture) {
         .await
         .must();
     assert_eq!(fx.job(&held.id).await, active);
+}
+
+/// One whose answer was lost is sent again.
+async fn a_repeated_heartbeat_says_the_same(fx: Fixture) {
+    fx.enqueue_all(jobs(3)).await;
+    let locks = fx.claim_locks(request(3)).await;
+    fx.ack(&locks[0], complete()).await;
+    fx.request_cancel(&locks[1].id).await;
+    let first = fx.store.extend_locks(locks.clone(), ms(LOCK)).await.must();
+    let again = fx.store.extend_locks(locks.clone(), ms(LOCK)).await.must();
+    assert_eq!(again, first);
+    fx.ack(&locks[2], complete()).await;
 }
 
 /// Unknown ids and foreign tokens are lost; what is held goes on.

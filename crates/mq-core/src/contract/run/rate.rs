@@ -16,6 +16,7 @@ cases! { __contract_run_rate, run::rate:
     every_start_counts_and_a_release_refunds_nothing,
     a_repeated_run_of_a_job_counts_again,
     a_new_rate_starts_afresh,
+    the_same_rate_set_again_goes_on,
     other_settings_leave_the_rate_as_it_is,
     a_cleared_rate_holds_nothing_back,
     a_rate_holds_over_all_handles_and_concurrent_claims,
@@ -208,6 +209,17 @@ async fn a_new_rate_starts_afresh(fx: Fixture) {
     assert_eq!(fx.claim_ids(20).await.len(), 0);
     fx.set_queue(limited((20, 60_000))).await;
     assert_eq!(fx.claim_ids(20).await.len(), 2);
+}
+
+/// A program that sets its rates at each start does not get around them.
+async fn the_same_rate_set_again_goes_on(fx: Fixture) {
+    fx.enqueue_all(jobs(5)).await;
+    fx.set_queue(limited((1, 100))).await;
+    fx.claim_one().await;
+    fx.set_queue(limited((1, 100))).await;
+    assert_eq!(fx.claim_ids(5).await, NO_JOBS);
+    fx.advance(100);
+    assert_eq!(fx.claim_ids(5).await.len(), 1);
 }
 
 /// A pause or a limit of active jobs, set and taken back, changes no rate.

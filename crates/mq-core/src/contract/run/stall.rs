@@ -67,6 +67,7 @@ async fn one_stall_too_many_fails_the_job(fx: Fixture) {
     let active = fx.job(&held.id).await;
     fx.stall(1).await;
     let failed = fx.job(&held.id).await;
+    assert_eq!(failed.state, JobState::Failed);
     let reason = failed.failed_reason.clone().unwrap_or_default();
     assert!(
         reason.contains("stall"),
