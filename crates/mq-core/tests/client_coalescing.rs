@@ -232,9 +232,19 @@ async fn a_batch_that_yields_lets_its_task_yield() {
     let calls = Coalescer::new(250, move |items: Vec<u8>| {
         let seen = Arc::clone(&seen);
         async move {
-            while !seen.load(Ordering::SeqCst) {
-                tokio::task::yield_now().await;
-            }
+            // Asks for the next poll from within each, as futures do that are
+            // out of budget.
+            let mut polls = 0;
+            std::future::poll_fn(|cx| {
+                polls += 1;
+                assert!(polls < 1_000, "the task never yields");
+                cx.waker().wake_by_ref();
+                match seen.load(Ordering::SeqCst) {
+                    true => Poll::Ready(()),
+                    false => Poll::Pending,
+                }
+            })
+            .await;
             items
         }
     });
