@@ -118,11 +118,11 @@ impl fmt::Debug for Opened {
 
 /// What a case is given: a store, its clock, and short words for what cases do.
 #[derive(Clone)]
-pub struct Fixture {
+pub(crate) struct Fixture {
     /// The store under test.
-    pub store: Arc<dyn Store>,
+    pub(super) store: Arc<dyn Store>,
     /// The store's clock.
-    pub clock: ManualClock,
+    pub(super) clock: ManualClock,
     pub(super) patience: Duration,
     second: Arc<dyn Fn() -> BoxFuture<'static, Arc<dyn Store>> + Send + Sync>,
 }
@@ -148,13 +148,5 @@ impl Fixture {
             store: (self.second)().await,
             ..self.clone()
         }
-    }
-}
-
-impl fmt::Debug for Fixture {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Fixture")
-            .field("clock", &self.clock)
-            .finish_non_exhaustive()
     }
 }

@@ -93,7 +93,8 @@ mod run;
 mod schedule;
 mod steps;
 
-pub use fixture::{Fixture, Opened, StoreFactory, StoreOptions};
+use fixture::Fixture;
+pub use fixture::{Opened, StoreFactory, StoreOptions};
 
 use std::fmt;
 use std::time::Duration;
