@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mq_core::{
-    DefaultStore, HandlerError, Job, JobName, QueueName, SameStoreAs, Store, StoreHandle, StoreName, Timestamp,
-    WorkerId, WorkerRecord, validate,
+    DefaultStore, HandlerError, Job, JobName, QueueName, SameStoreAs, Store, StoreHandle,
+    StoreName, Timestamp, WorkerId, WorkerRecord, validate,
 };
 
 use crate::context::JobContext;

@@ -8,7 +8,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures::FutureExt;
-use mq_core::{DefaultStore, Job, JobName, QueueName, SameStoreAs, StoreHandle, StoreName, WorkerId};
+use mq_core::{
+    DefaultStore, Job, JobName, QueueName, SameStoreAs, StoreHandle, StoreName, WorkerId,
+};
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
