@@ -5,8 +5,8 @@ mod support;
 
 use std::sync::{Arc, Mutex};
 
-use mq_core::{AttemptOutcome, JobState};
-use mq_worker::{JobContext, SettledRun};
+use mq_core::{AttemptOutcome, JobState, StoreHandle};
+use mq_worker::{FailedRun, JobContext, SettledRun, Worker};
 use support::*;
 use tokio::sync::mpsc;
 
@@ -184,4 +184,41 @@ async fn an_ack_for_a_job_that_was_removed_is_settled() {
     );
     let report = worker.shutdown().await;
     assert!(report.untold.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_ack_that_had_landed_counts_although_its_job_has_run_elsewhere_since() {
+    let fixture = fixture().await;
+    let (told, mut heard) = mpsc::unbounded_channel();
+    // Its answer is lost, and another try comes only after the job's next run
+    // has ended on another worker.
+    let faults = [Fault::After, Fault::LateEffect(secs(20))];
+    fixture.faults.script(Operation::AckMany, faults);
+    let worker = fixture
+        .worker()
+        .on_failure(move |failed: FailedRun| {
+            let told = told.clone();
+            async move { told.send(failed).unwrap() }
+        })
+        .register(|_job: Fragile, _ctx: JobContext| async move { Err(Broken::Mendable(1).into()) })
+        .start()
+        .await
+        .unwrap();
+    let id = fixture.enqueue(&Fragile { number: 1 }).await;
+    fixture.faults.called(Operation::AckMany, 1).await;
+    worker.unregister::<Fragile>();
+    let plain: StoreHandle = StoreHandle::bind(fixture.plain().clone()).await.unwrap();
+    let other = Worker::builder(plain)
+        .register(|_job: Fragile, _ctx: JobContext| async move { Ok(1) })
+        .start()
+        .await
+        .unwrap();
+    let job = fixture.finished(&id).await;
+    assert_eq!(job.state, JobState::Completed);
+    let failed = heard.recv().await.unwrap();
+    assert_eq!(failed.id, id);
+    let stats = worker.stats();
+    assert_eq!((stats.retried, stats.locks_lost), (1, 0));
+    other.shutdown().await;
+    worker.shutdown().await;
 }

@@ -200,14 +200,20 @@ async fn one_ack_that_the_store_cannot_take_does_not_hold_up_the_others() {
         ids.push(fixture.enqueue(&Work { number }).await);
     }
     fixture.in_state(&ids[2], JobState::Active).await;
-    // The batch fails as a whole, and then the first of them by itself.
-    let faults = [permanent(), permanent()];
-    fixture.faults.script(Operation::AckMany, faults);
+    fixture.store.refuse_acks_of(Some(&ids[0]));
+    let begun = Instant::now();
     gate.add_permits(4);
+    // The batch fails as a whole; then each is acknowledged by itself.
     fixture.finished(&ids[1]).await;
     fixture.finished(&ids[2]).await;
     assert_eq!(fixture.store.ack_batches(), [3, 1, 1, 1]);
-    assert_eq!(worker.stats().refused, 1);
+    // The first is told again for as long as a lock, then left to stall.
+    while worker.stats().refused == 0 {
+        tokio::time::sleep(secs(1)).await;
+    }
+    let tried = begun.elapsed();
+    assert!((secs(30)..secs(40)).contains(&tried), "{tried:?}");
+    fixture.store.refuse_acks_of(None);
     let job = fixture.finished(&ids[0]).await;
     assert_eq!((job.state, job.stalled_count), (JobState::Completed, 1));
     worker.shutdown().await;

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use mq_core::layer::StoreLayer;
 use mq_core::{
-    Ack, Acked, Claim, ClaimRequest, Extended, FlowCounts, FlowState, Lock, LockToken, MemoryStore,
-    Result, RunOps,
+    Ack, Acked, Claim, ClaimRequest, Extended, FlowCounts, FlowState, JobId, Lock, LockToken,
+    MemoryStore, Result, RunOps, StoreError,
 };
 use mq_testkit::FaultyStore;
 
@@ -18,6 +18,7 @@ pub struct Recorder {
     extended: Mutex<Vec<Vec<Lock>>>,
     claims: Mutex<Vec<ClaimRequest>>,
     parents: AtomicBool,
+    refused: Mutex<Option<JobId>>,
 }
 
 impl Recorder {
@@ -28,12 +29,18 @@ impl Recorder {
             extended: Mutex::default(),
             claims: Mutex::default(),
             parents: AtomicBool::new(false),
+            refused: Mutex::default(),
         }
     }
 
     /// Makes every claimed job look like a parent that has fanned out.
     pub fn claim_parents(&self) {
         self.parents.store(true, Ordering::SeqCst);
+    }
+
+    /// Makes every call fail for good that acknowledges this job.
+    pub fn refuse_acks_of(&self, id: Option<&JobId>) {
+        *self.refused.lock().unwrap() = id.cloned();
     }
 
     /// How many acks each call held.
@@ -77,6 +84,16 @@ impl StoreLayer for Recorder {
 
     async fn ack_many(&self, acks: Vec<Ack>) -> Result<Vec<Result<Acked>>> {
         self.acks.lock().unwrap().push(acks.len());
+        let refused = self.refused.lock().unwrap().clone();
+        if acks
+            .iter()
+            .any(|ack| Some(&ack.lock.id) == refused.as_ref())
+        {
+            return Err(StoreError::Backend {
+                message: "a table is missing".to_owned(),
+                source: None,
+            });
+        }
         RunOps::ack_many(&self.inner, acks).await
     }
 

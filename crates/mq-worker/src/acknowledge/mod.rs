@@ -1,22 +1,18 @@
 //! Tells the store how runs ended, in batches that form while the batch before
 //! is on its way, and repeats itself until it has an answer for each.
 
+mod answers;
+
 use std::collections::HashSet;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use mq_core::{
-    Ack, AckOutcome, Acked, Defect, DefectKind, InvalidInput, Result, Rule, StoreError,
-    validate::MAX_BATCH,
-};
+use mq_core::{Ack, AckOutcome, Acked, Result, StoreError, validate::MAX_BATCH};
 use tokio::sync::mpsc;
-use tracing::{debug, error};
+use tokio::time::Instant;
+
+use answers::{note, refused};
 
 use crate::backoff::Backoff;
-use crate::extension::SettledRun;
-use crate::failure::FailedRun;
-use crate::outcome::defect_exit;
-use crate::panic;
 use crate::run::Run;
 use crate::runtime::Shared;
 
@@ -29,6 +25,10 @@ pub(crate) struct Pending {
     say: Say,
     /// How often the store refused what it was told.
     refusals: u8,
+    /// Whether an earlier try may have taken effect without an answer.
+    in_doubt: bool,
+    /// When the run ended.
+    since: Instant,
 }
 
 /// What the store is to be told.
@@ -45,6 +45,8 @@ impl Pending {
             run,
             say,
             refusals: 0,
+            in_doubt: false,
+            since: Instant::now(),
         }
     }
 
@@ -139,23 +141,46 @@ async fn deliver(shared: &Arc<Shared>, batch: Vec<Pending>) -> Vec<Pending> {
             continue;
         }
         match tell(shared, kind, &batch).await {
-            Ok(answers) => unanswered.extend(note(shared, batch, answers)),
-            Err(error) if error.is_transient() => unanswered.extend(batch),
-            Err(_) if batch.len() > 1 => {
+            Ok(answers) => unanswered.extend(note(shared, batch, answers).await),
+            Err(error) if error.is_transient() => unanswered.extend(in_doubt(batch)),
+            Err(error) if batch.len() == 1 => unanswered.extend(failed(shared, batch, &error)),
+            Err(_) => {
                 // One of them may be the reason: each is told by itself.
                 for pending in batch {
-                    let one = std::slice::from_ref(&pending);
-                    let answers = match tell(shared, kind, one).await {
-                        Ok(answers) => answers,
-                        Err(error) => vec![Err(error)],
-                    };
-                    unanswered.extend(note(shared, vec![pending], answers));
+                    let one = vec![pending];
+                    unanswered.extend(match tell(shared, kind, &one).await {
+                        Ok(answers) => note(shared, one, answers).await,
+                        Err(error) if error.is_transient() => in_doubt(one),
+                        Err(error) => failed(shared, one, &error),
+                    });
                 }
             }
-            Err(error) => unanswered.extend(note(shared, batch, vec![Err(error)])),
         }
     }
     unanswered
+}
+
+/// Remembers that a try may have taken effect.
+fn in_doubt(mut batch: Vec<Pending>) -> Vec<Pending> {
+    for pending in &mut batch {
+        pending.in_doubt = true;
+    }
+    batch
+}
+
+/// What to do with a run whose end made the whole call fail: it is told again
+/// for as long as a lock, as the reason may lie with the store and pass.
+fn failed(shared: &Shared, batch: Vec<Pending>, error: &StoreError) -> Vec<Pending> {
+    let mut again = Vec::new();
+    for pending in batch {
+        if pending.since.elapsed() < shared.options.lock_duration {
+            again.push(pending);
+        } else {
+            refused(shared, &pending.run, error);
+            shared.held.let_go([&pending.run]);
+        }
+    }
+    again
 }
 
 #[derive(Clone, Copy)]
@@ -197,105 +222,5 @@ async fn tell(shared: &Shared, kind: Kind, batch: &[Pending]) -> Result<Vec<Resu
                 _ => link.call("ack_many", call).await,
             }
         }
-    }
-}
-
-/// Notes the answers, and returns what has none, or another thing to say.
-fn note(shared: &Arc<Shared>, batch: Vec<Pending>, answers: Vec<Result<Acked>>) -> Vec<Pending> {
-    let mut settled = Vec::with_capacity(batch.len());
-    let mut unanswered = Vec::new();
-    let mut answers = answers.into_iter();
-    for mut pending in batch {
-        let Some(answer) = answers.next() else {
-            unanswered.push(pending);
-            continue;
-        };
-        let run = &pending.run;
-        match (answer, &pending.say) {
-            (Ok(acked), Say::Ack(outcome)) => landed(shared, run, outcome, acked),
-            (Ok(_), Say::Release) => shared.counters.released.one(),
-            (Err(StoreError::NotFound { id }), _) => {
-                debug!(job_id = %id, "the job was removed while it ran");
-            }
-            (Err(StoreError::LockLost { id }), Say::Release) => {
-                debug!(job_id = %id, "the job had gone back already");
-            }
-            (Err(StoreError::LockLost { .. }), Say::Ack(_)) => shared.lock_lost(run),
-            (Err(error), _) if error.is_transient() => {
-                unanswered.push(pending);
-                continue;
-            }
-            (Err(StoreError::InvalidInput(reason)), Say::Ack(outcome)) => {
-                if let Some(instead) = instead_of(outcome, &reason, pending.refusals) {
-                    pending.say = Say::Ack(instead);
-                    pending.refusals += 1;
-                    unanswered.push(pending);
-                    continue;
-                }
-                refused(shared, run, &reason.into());
-            }
-            (Err(error), _) => refused(shared, run, &error),
-        }
-        settled.push(pending.run);
-    }
-    shared.held.let_go(&settled);
-    unanswered
-}
-
-fn landed(shared: &Arc<Shared>, run: &Run, outcome: &AckOutcome, acked: Acked) {
-    shared.counters.ended(outcome);
-    let settled = SettledRun::new(&run.job, &run.lock, outcome, acked);
-    for hook in &shared.after_ack {
-        if let Err(payload) = catch_unwind(AssertUnwindSafe(|| hook(&settled))) {
-            let message = panic::message(payload);
-            error!(job_id = %run.job.id, panic = message, "an after-ack hook panicked");
-        }
-    }
-    if !shared.failures.is_unheard()
-        && let Some(failed) = FailedRun::of(&run.job, run.attempt(), outcome)
-    {
-        shared.failures.tell(&failed);
-    }
-}
-
-fn refused(shared: &Shared, run: &Run, error: &StoreError) {
-    shared.counters.refused.one();
-    error!(
-        job_id = %run.job.id,
-        job_name = %run.job.spec.name,
-        queue = %run.job.spec.queue,
-        %error,
-        "the store does not take the end of this run; its lock will expire"
-    );
-}
-
-/// What to say instead of what the store does not take: the same without the
-/// value that is at fault. A result that is not taken fails its job, as its
-/// side effects must not happen again.
-fn instead_of(outcome: &AckOutcome, reason: &InvalidInput, refusals: u8) -> Option<AckOutcome> {
-    let exit = match refusals {
-        0 => Some(defect_exit(&Defect::new(
-            kind_of(&reason.rule),
-            format!("the store does not take what the run ended with: {reason}"),
-        ))),
-        1 => None,
-        _ => return None,
-    };
-    match outcome {
-        AckOutcome::Complete { .. } | AckOutcome::Fail { .. } | AckOutcome::FanOut { .. } => {
-            Some(AckOutcome::Fail { exit })
-        }
-        AckOutcome::Retry { delay, .. } => Some(AckOutcome::Retry {
-            delay: *delay,
-            exit,
-        }),
-        AckOutcome::Cancelled | AckOutcome::Snooze { .. } => None,
-    }
-}
-
-fn kind_of(rule: &Rule) -> DefectKind {
-    match rule {
-        Rule::TooLong { .. } => DefectKind::TooLarge,
-        _ => DefectKind::Encode,
     }
 }
