@@ -1,6 +1,7 @@
 //! Cases of the room inspect.
 
 mod counts;
+mod cursor;
 mod filter;
 mod get;
 mod order;
@@ -13,6 +14,7 @@ pub(super) const CASES: &[&[Case]] = &[
     filter::CASES,
     order::CASES,
     page::CASES,
+    cursor::CASES,
     counts::CASES,
 ];
 
@@ -26,12 +28,14 @@ macro_rules! __contract_inspect {
                 filter::CASES,
                 order::CASES,
                 page::CASES,
+                cursor::CASES,
                 counts::CASES,
             ];
             $crate::__contract_inspect_get!();
             $crate::__contract_inspect_filter!();
             $crate::__contract_inspect_order!();
             $crate::__contract_inspect_page!();
+            $crate::__contract_inspect_cursor!();
             $crate::__contract_inspect_counts!();
         }
     };
