@@ -1,5 +1,6 @@
 // In the rustdoc, the README's links lead to the pages here: of two definitions
 // of a link, the first counts.
+//! [jobs]: guide::jobs
 //! [schedules]: guide::schedules
 //! [architecture]: guide::architecture
 #![doc = include_str!("../README.md")]
