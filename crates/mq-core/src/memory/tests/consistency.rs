@@ -2,8 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::memory::arena::Ix;
 use crate::memory::job::{Job, Slot};
-use crate::memory::state::{State, terminal_index};
+use crate::memory::state::{Queue, State, terminal_index};
 use crate::record::JobState;
 use crate::store::StateCounts;
 
@@ -103,10 +104,7 @@ impl State {
         }
     }
 
-    fn check_groups(
-        &self,
-        counts: &BTreeMap<super::super::arena::Ix<super::super::state::Queue>, StateCounts>,
-    ) {
+    fn check_groups(&self, counts: &BTreeMap<Ix<Queue>, StateCounts>) {
         for (ix, group) in self.groups.iter() {
             assert!(!group.listing.is_empty(), "an empty group was left behind");
             assert_eq!(self.queues[group.queue].groups.get(&group.name), Some(&ix));
