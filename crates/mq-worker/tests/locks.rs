@@ -242,9 +242,7 @@ async fn an_old_run_without_its_lock_does_no_harm_to_the_jobs_next_run_on_the_sa
     assert_eq!(worker.stats().locks_lost, 1);
     assert_eq!(fixture.outcomes(&id).await, [AttemptOutcome::Completed]);
     for locks in fixture.store.extended() {
-        let mut ids: Vec<_> = locks.into_iter().map(|lock| lock.id).collect();
-        ids.dedup();
-        assert_eq!(ids.len(), 1, "no call may hold two locks of one job");
+        assert_eq!(locks.len(), 1, "no call may hold two locks of one job");
     }
     worker.shutdown().await;
 }

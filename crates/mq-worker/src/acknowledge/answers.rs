@@ -115,7 +115,7 @@ fn landed(shared: &Arc<Shared>, run: &Run, outcome: &AckOutcome, acked: Acked) {
     }
 }
 
-pub(super) fn refused(shared: &Shared, run: &Run, error: &StoreError) {
+fn refused(shared: &Shared, run: &Run, error: &StoreError) {
     shared.counters.refused.one();
     error!(
         job_id = %run.job.id,

@@ -10,7 +10,7 @@ use mq_core::{Ack, AckOutcome, Acked, Result, StoreError, validate::MAX_BATCH};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use answers::{note, refused};
+use answers::note;
 
 use crate::backoff::Backoff;
 use crate::run::Run;
@@ -143,7 +143,9 @@ async fn deliver(shared: &Arc<Shared>, batch: Vec<Pending>) -> Vec<Pending> {
         match tell(shared, kind, &batch).await {
             Ok(answers) => unanswered.extend(note(shared, batch, answers).await),
             Err(error) if error.is_transient() => unanswered.extend(in_doubt(batch)),
-            Err(error) if batch.len() == 1 => unanswered.extend(failed(shared, batch, &error)),
+            Err(error) if batch.len() == 1 => {
+                unanswered.extend(failed(shared, batch, error).await);
+            }
             Err(_) => {
                 // One of them may be the reason: each is told by itself.
                 for pending in batch {
@@ -151,7 +153,7 @@ async fn deliver(shared: &Arc<Shared>, batch: Vec<Pending>) -> Vec<Pending> {
                     unanswered.extend(match tell(shared, kind, &one).await {
                         Ok(answers) => note(shared, one, answers).await,
                         Err(error) if error.is_transient() => in_doubt(one),
-                        Err(error) => failed(shared, one, &error),
+                        Err(error) => failed(shared, one, error).await,
                     });
                 }
             }
@@ -168,19 +170,14 @@ fn in_doubt(mut batch: Vec<Pending>) -> Vec<Pending> {
     batch
 }
 
-/// What to do with a run whose end made the whole call fail: it is told again
-/// for as long as a lock, as the reason may lie with the store and pass.
-fn failed(shared: &Shared, batch: Vec<Pending>, error: &StoreError) -> Vec<Pending> {
-    let mut again = Vec::new();
-    for pending in batch {
-        if pending.since.elapsed() < shared.options.lock_duration {
-            again.push(pending);
-        } else {
-            refused(shared, &pending.run, error);
-            shared.held.let_go([&pending.run]);
-        }
+/// What to do with a run whose end made a call for it alone fail. If the store
+/// itself failed, that may pass: it is told again for as long as a lock.
+async fn failed(shared: &Arc<Shared>, alone: Vec<Pending>, error: StoreError) -> Vec<Pending> {
+    let is_recent = |pending: &Pending| pending.since.elapsed() < shared.options.lock_duration;
+    match error {
+        StoreError::Backend { .. } if alone.iter().all(is_recent) => alone,
+        error => note(shared, alone, vec![Err(error)]).await,
     }
-    again
 }
 
 #[derive(Clone, Copy)]
