@@ -150,6 +150,9 @@ pub enum Variant {
     /// The protocol as it is, with the exception to "a finished child is not
     /// run again" taken for a fault: this shows the exception.
     ExceptionForbidden,
+    /// The protocol as it is, with a child that an unbounded enqueue leaves
+    /// running taken for a fault: this shows what the bound is good for.
+    StrayForbidden,
 }
 
 /// One exploration.

@@ -88,8 +88,20 @@ pub fn sections() -> String {
 
 /// The trace that shows the exception.
 pub fn exception() -> String {
-    let findings = explore(suite::exception(Retention::PruneChildren));
-    findings.refuted.as_ref().map(trace).unwrap_or_default()
+    trace_of(suite::exception(Retention::PruneChildren))
+}
+
+/// The trace that shows a stray child.
+pub fn stray() -> String {
+    trace_of(suite::stray())
+}
+
+fn trace_of(config: Config) -> String {
+    explore(config)
+        .refuted
+        .as_ref()
+        .map(trace)
+        .unwrap_or_default()
 }
 
 /// The part of the page between the marks of this name.

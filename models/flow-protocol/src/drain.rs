@@ -106,7 +106,8 @@ impl Config {
         let Some(child) = id.as_child() else {
             return false;
         };
-        if self.timing == Timing::Unbounded || job.life == Life::Retried {
+        let is_stray = self.timing == Timing::Unbounded && self.variant != Variant::StrayForbidden;
+        if is_stray || job.life == Life::Retried {
             return false;
         }
         match world.flow_of(child) {

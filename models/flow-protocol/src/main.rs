@@ -11,6 +11,7 @@ fn main() -> ExitCode {
             ("small", docs::table(&suite::small())),
             ("refuted", docs::sections()),
             ("exception", docs::exception()),
+            ("stray", docs::stray()),
         ],
         Some("large") => vec![("large", docs::table(&suite::large()))],
         Some(other) => {

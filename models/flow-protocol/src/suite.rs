@@ -149,14 +149,6 @@ pub fn large() -> Vec<Config> {
         one_pruned("removed_and_enqueued_again")
             .may(RemoveParent, 1)
             .may(EnqueueParentAgain, 1),
-        one("all_faults_and_cancel")
-            .may(Crash, 1)
-            .may(LockLoss, 1)
-            .may(ChildStall, 1)
-            .may(LostReply, 1)
-            .may(LateRequest, 1)
-            .may(CancelParent, 1),
-        fail_fast(two_pruned("fail_fast_pruned")),
     ]
 }
 
@@ -298,4 +290,16 @@ pub fn exception(retention: Retention) -> Config {
         ..one("the_exception")
     }
     .broken(Variant::ExceptionForbidden)
+}
+
+/// The sound protocol without any bound on enqueues under way, and the stray
+/// child that this may leave taken for a fault.
+pub fn stray() -> Config {
+    Config {
+        timing: Timing::Unbounded,
+        ..one("a_stray")
+    }
+    .may(CancelParent, 1)
+    .may(Crash, 1)
+    .broken(Variant::StrayForbidden)
 }

@@ -4,7 +4,7 @@
 
 use flow_protocol::config::{Config, Retention};
 use flow_protocol::explore::explore;
-use flow_protocol::{docs, suite};
+use flow_protocol::{docs, model, suite};
 
 fn page_part(name: &str) -> String {
     let page = std::fs::read_to_string(docs::path()).expect("the page is there");
@@ -138,10 +138,19 @@ each!(
 
 #[test]
 fn the_exception_is_the_one_on_the_page() {
-    let refutation = explore(suite::exception(Retention::PruneChildren))
-        .refuted
-        .expect("the exception exists");
-    assert_eq!(docs::trace(&refutation), page_part("exception"));
+    let refutation = explore(suite::exception(Retention::PruneChildren)).refuted;
+    assert_eq!(refutation.expect("there is one").property, model::RUNS_ONCE);
+    assert_eq!(docs::exception(), page_part("exception"));
+}
+
+#[test]
+fn an_unbounded_enqueue_may_leave_the_stray_on_the_page() {
+    let refutation = explore(suite::stray()).refuted;
+    assert_eq!(
+        refutation.expect("there is one").property,
+        model::CALLED_OFF
+    );
+    assert_eq!(docs::stray(), page_part("stray"));
 }
 
 #[test]
