@@ -149,6 +149,13 @@ pub fn large() -> Vec<Config> {
         one_pruned("removed_and_enqueued_again")
             .may(RemoveParent, 1)
             .may(EnqueueParentAgain, 1),
+        one("all_faults_and_cancel")
+            .may(Crash, 1)
+            .may(LockLoss, 1)
+            .may(ChildStall, 1)
+            .may(LostReply, 1)
+            .may(LateRequest, 1)
+            .may(CancelParent, 1),
     ]
 }
 
