@@ -156,6 +156,7 @@ pub fn large() -> Vec<Config> {
             .may(LostReply, 1)
             .may(LateRequest, 1)
             .may(CancelParent, 1),
+        fail_fast(two_pruned("fail_fast_pruned")),
     ]
 }
 
