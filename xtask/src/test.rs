@@ -35,7 +35,7 @@ fn tests(shell: &Shell) -> anyhow::Result<()> {
         Ok(()) => cmd!(shell, "cargo nextest run --workspace --all-features").run()?,
         Err(_) => cmd!(
             shell,
-            "cargo test --workspace --all-features --lib --bins --tests --examples"
+            "cargo test --workspace --all-features --no-fail-fast --lib --bins --tests --examples"
         )
         .run()?,
     }
