@@ -33,8 +33,18 @@ pub use schedule::{DueSchedules, ScheduleFilter, ScheduleOps, Tick};
 
 use crate::error::StoreError;
 
-/// What an operation answers.
-pub type Result<T> = std::result::Result<T, StoreError>;
+/// What an operation answers. With a second parameter it is the standard
+/// `Result`, so a glob import gets in nobody's way:
+///
+/// ```
+/// use mq_core::*;
+///
+/// fn parse(text: &str) -> Result<u8, std::num::ParseIntError> {
+///     text.parse()
+/// }
+/// assert!(parse("x").is_err());
+/// ```
+pub type Result<T, E = StoreError> = std::result::Result<T, E>;
 
 /// A place where jobs live: the six rooms together.
 pub trait Store: EnqueueOps + RunOps + InspectOps + AdminOps + ScheduleOps + FlowOps {}
