@@ -16,7 +16,12 @@ pub(crate) struct Backoff {
 impl Backoff {
     /// Waits that fit a lock of this length: several tries within its life.
     pub(crate) fn within(lock_duration: Duration) -> Self {
-        let cap = (lock_duration / 4).clamp(Duration::from_millis(1), LONGEST);
+        Self::up_to(LONGEST, lock_duration)
+    }
+
+    /// Waits of no more than this, that fit a lock of this length.
+    pub(crate) fn up_to(longest: Duration, lock_duration: Duration) -> Self {
+        let cap = (lock_duration / 4).clamp(Duration::from_millis(1), longest);
         Self {
             cap,
             next: FIRST.min(cap),

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::Mutex;
 
 use mq_core::{AttemptOutcome, Failure, HandlerError, JobState};
-use mq_worker::{FailedRun, JobContext, StopReason};
+use mq_worker::{FailedRun, JobContext, StopReason, Worker};
 use support::*;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
@@ -97,6 +97,38 @@ async fn jobs_claimed_but_not_started_are_released() {
         assert_eq!((job.state, job.attempts_made), (JobState::Waiting, 0));
         assert!(fixture.attempts(id).await.is_empty());
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_has_its_task_but_has_not_begun_is_released_too() {
+    let fixture = fixture().await;
+    let ids = [
+        fixture.enqueue(&Work { number: 0 }).await,
+        fixture.enqueue(&Work { number: 1 }).await,
+    ];
+    let slot: Arc<Mutex<Option<Worker>>> = Arc::default();
+    let (stopping, mut stopped) = mpsc::unbounded_channel();
+    let taken = Arc::clone(&slot);
+    let worker = fixture
+        .worker()
+        .register(move |job: Work, _ctx: JobContext| {
+            // The first of two that were claimed together begins the shutdown.
+            let worker = taken.lock().unwrap().take().unwrap();
+            let mut shutdown = Box::pin(worker.shutdown());
+            let waker = std::task::Waker::noop();
+            let mut context = std::task::Context::from_waker(waker);
+            assert!(shutdown.as_mut().poll(&mut context).is_pending());
+            stopping.send(shutdown).unwrap();
+            async move { Ok(job.number) }
+        })
+        .start()
+        .await
+        .unwrap();
+    *slot.lock().unwrap() = Some(worker);
+    let report = stopped.recv().await.unwrap().await;
+    assert_eq!((report.ended, report.released), (1, 1));
+    assert_eq!(fixture.job(&ids[0]).await.state, JobState::Completed);
+    assert_eq!(fixture.job(&ids[1]).await.state, JobState::Waiting);
 }
 
 #[tokio::test(start_paused = true)]

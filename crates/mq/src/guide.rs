@@ -5,6 +5,10 @@
 #[doc = include_str!("../docs/jobs.md")]
 pub mod jobs {}
 
+#[cfg(feature = "worker")]
+#[doc = include_str!("../docs/worker.md")]
+pub mod worker {}
+
 #[doc = include_str!("../docs/schedules.md")]
 pub mod schedules {}
 

@@ -77,8 +77,12 @@ pub(super) async fn note(
 /// so its lock is another's, but its ledger knows.
 async fn had_landed(shared: &Shared, run: &Run, outcome: &AckOutcome) -> Result<bool> {
     let link = &shared.link;
-    let call = link.store.get_attempts(&run.job.id);
-    let attempts = link.call("get_attempts", call).await?;
+    let read = || link.call("get_attempts", link.store.get_attempts(&run.job.id));
+    // Once more at once: beginning anew means to be told of the lost lock again.
+    let attempts = match read().await {
+        Err(error) if error.is_transient() => read().await?,
+        answer => answer?,
+    };
     let number = run.job.attempts_recorded.saturating_add(1);
     Ok(attempts.iter().any(|attempt| {
         attempt.attempt == number

@@ -5,6 +5,7 @@ mod answers;
 
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use mq_core::{Ack, AckOutcome, Acked, Result, StoreError, validate::MAX_BATCH};
 use tokio::sync::mpsc;
@@ -75,7 +76,7 @@ impl Acknowledger {
     /// Goes on until the task is aborted.
     pub(crate) async fn run(&mut self) {
         const MOST: usize = MAX_BATCH as usize;
-        let mut backoff = Backoff::within(self.shared.options.lock_duration);
+        let mut backoff = backoff(&self.shared);
         loop {
             if self.waiting.is_empty() {
                 self.queue.recv_many(&mut self.waiting, MOST).await;
@@ -89,20 +90,29 @@ impl Acknowledger {
             }
             let later = distinct(&mut self.waiting);
             let batch = std::mem::take(&mut self.waiting);
+            let told = batch.len();
             self.waiting = deliver(&self.shared, batch).await;
-            let all_answered = self.waiting.is_empty();
+            let unanswered = self.waiting.len();
             self.waiting.extend(later);
-            match all_answered {
-                true => backoff.reset(),
-                false => backoff.wait().await,
+            if unanswered < told {
+                backoff.reset();
+            }
+            if unanswered > 0 {
+                backoff.wait().await;
             }
         }
     }
 }
 
+/// The waits between tries: short, as a shutdown leaves little time.
+fn backoff(shared: &Shared) -> Backoff {
+    const LONGEST: Duration = Duration::from_secs(1);
+    Backoff::up_to(LONGEST, shared.options.lock_duration)
+}
+
 /// Acknowledges one run by itself.
 pub(crate) async fn alone(shared: &Arc<Shared>, pending: Pending) {
-    let mut backoff = Backoff::within(shared.options.lock_duration);
+    let mut backoff = backoff(shared);
     let mut waiting = vec![pending];
     loop {
         waiting = deliver(shared, waiting).await;
