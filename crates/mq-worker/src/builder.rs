@@ -58,6 +58,30 @@ impl<S: StoreName> WorkerBuilder<S> {
     ///
     /// The handler may be a closure that returns an `async` block, or an async
     /// function. `?` makes a [`HandlerError`] of the job's error.
+    ///
+    /// ```
+    /// use mq_core::{Job, MemoryStore, Outcome, StoreHandle};
+    /// use mq_worker::{JobContext, Worker};
+    /// use serde::{Deserialize, Serialize};
+    ///
+    /// #[derive(Serialize, Deserialize, Job)]
+    /// #[job(name = "parse", output = u32)]
+    /// struct Parse {
+    ///     text: String,
+    /// }
+    ///
+    /// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let store: StoreHandle = StoreHandle::bind(MemoryStore::new()).await?;
+    /// let worker = Worker::builder(store.clone())
+    ///     .register(|job: Parse, _: JobContext| async move { Ok(job.text.parse()?) })
+    ///     .start()
+    ///     .await?;
+    /// let outcome = store.client().execute(Parse { text: "7".into() }).await?;
+    /// assert!(matches!(outcome, Outcome::Completed(7)));
+    /// worker.shutdown().await;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn register<J, F, Fut>(self, handler: F) -> Self
     where
         S: SameStoreAs<J::Store>,
