@@ -252,7 +252,7 @@ async fn locks_whose_acks_are_on_their_way_are_extended_too() {
     let fixture = fixture().await;
     fixture
         .faults
-        .script(Operation::AckMany, [(); 60].map(|()| Fault::Before));
+        .script(Operation::AckMany, [(); 100].map(|()| Fault::Before));
     let worker = fixture
         .worker()
         .stalled_interval(secs(1))

@@ -56,40 +56,38 @@ impl MaintenanceTask for Schedules {
     async fn round(&self) -> Result<Duration, StoreError> {
         let link = &self.shared.link;
         let interval = self.shared.options.schedule_interval;
-        loop {
-            let answer = link
-                .call("due_schedules", link.store.due_schedules(MAX_BATCH))
-                .await?;
-            let received = Instant::now();
-            let mut next_due = answer.next_due;
-            let mut decided = 0;
-            let mut failures = Vec::new();
-            let due = answer.due.len();
-            for schedule in answer.due {
-                match self.decide(schedule, answer.now).await {
-                    Ok(Some(next)) => {
-                        decided += 1;
-                        next_due = Some(next_due.map_or(next, |due| due.min(next)));
-                    }
-                    Ok(None) => {}
-                    // One schedule never stops the others; a store that is out
-                    // of reach stops them all.
-                    Err(error) => failures.push(error),
+        let call = link.store.due_schedules(MAX_BATCH);
+        let answer = link.call("due_schedules", call).await?;
+        let received = Instant::now();
+        let is_full = answer.due.len() == MAX_BATCH as usize;
+        let mut next_due = answer.next_due;
+        let mut decided = 0;
+        let mut failures = Vec::new();
+        for schedule in answer.due {
+            match self.decide(schedule, answer.now).await {
+                Ok(Some(next)) => {
+                    decided += 1;
+                    next_due = Some(next_due.map_or(next, |due| due.min(next)));
                 }
-                if failures.len() >= MOST_FAILURES {
-                    break;
-                }
+                Ok(None) => {}
+                // One schedule never stops the others; a store that is out of
+                // reach stops them all.
+                Err(error) => failures.push(error),
             }
-            if let Some(error) = failures.pop() {
-                return Err(error);
+            if failures.len() >= MOST_FAILURES {
+                break;
             }
-            if due == MAX_BATCH as usize && decided > 0 {
-                continue;
-            }
-            let until_next = next_due.map_or(interval, |next| next.since(answer.now));
-            let wait = until_next.min(interval).max(TICK);
-            return Ok(wait.saturating_sub(received.elapsed()).max(TICK));
         }
+        if let Some(error) = failures.pop() {
+            return Err(error);
+        }
+        if is_full && decided == 0 {
+            // Whatever is due behind a page of broken ones is out of reach.
+            return Ok(interval);
+        }
+        let until_next = next_due.map_or(interval, |next| next.since(answer.now));
+        let wait = until_next.min(interval).saturating_sub(received.elapsed());
+        Ok(wait.max(TICK))
     }
 }
 
