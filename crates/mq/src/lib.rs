@@ -1,6 +1,7 @@
 // In the rustdoc, the README's links lead to the pages here: of two definitions
 // of a link, the first counts.
 //! [jobs]: guide::jobs
+//! [worker]: guide::worker
 //! [schedules]: guide::schedules
 //! [architecture]: guide::architecture
 #![doc = include_str!("../README.md")]
