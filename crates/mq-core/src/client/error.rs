@@ -19,7 +19,9 @@ pub enum ClientError {
         source: serde_json::Error,
     },
     /// The id belongs to a job of another kind; nothing became of the request.
-    #[error("job id {id:?} belongs to a job of another kind, {name:?}: choose another id")]
+    #[error(
+        "job id {id:?} belongs to a job of another kind, {name:?}: choose another id to enqueue, or read it as that kind"
+    )]
     IdTaken {
         /// The id that was asked for.
         id: JobId,

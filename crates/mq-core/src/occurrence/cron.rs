@@ -26,7 +26,7 @@ impl ZonedCron {
             InvalidInput::new(
                 "cron expression",
                 expression,
-                Rule::Other(error.to_string()),
+                Rule::Other(format!("does not parse: {error}")),
             )
         };
         let cron = CronParser::builder()

@@ -270,6 +270,13 @@ fn what_does_not_parse_or_never_matches_is_refused_by_name() {
 }
 
 #[test]
+fn an_expression_that_does_not_parse_is_refused_in_a_sentence() {
+    let error = ZonedCron::parse("61 * * * *", None).unwrap_err();
+    let told = error.to_string();
+    assert!(told.contains("\"61 * * * *\" does not parse: "), "{told}");
+}
+
+#[test]
 fn a_fixed_daily_time_runs_exactly_once_on_every_day_of_a_changing_year() {
     for zone in [
         NEW_YORK,
