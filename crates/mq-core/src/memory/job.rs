@@ -74,7 +74,8 @@ pub(super) struct Extra {
     pub(super) flow: Option<FlowState>,
     pub(super) failed_reason: Option<String>,
     pub(super) progress: Option<RawJson>,
-    /// The place of this job's end in the stream of announced ends; 0 before.
+    /// The place in the stream of ends of this job's last one, or else of the
+    /// moment from which it is watched.
     pub(super) announced: u64,
 }
 

@@ -100,7 +100,9 @@ impl RunOps for MemoryStore {
         // The place before the first page, so that no end in between is missed.
         let cursor = self.step(|state| WatchCursor(state.wakes.last_end()));
         let finished = self.in_pages(ids, |state, page, now| {
-            page.filter(|id| state.watch(id, now)).cloned().collect()
+            page.filter(|id| state.watch(id, cursor.0, now))
+                .cloned()
+                .collect()
         });
         Ok(Watch { finished, cursor })
     }

@@ -306,6 +306,7 @@ impl State {
             self.dedupes.job_removed(key, &job.id, now);
         }
         if job.watched {
+            self.wakes.next_end();
             self.wakes.ended(&job.id);
         }
         self.drop_group_if_empty(job.group);

@@ -137,29 +137,29 @@ impl State {
         }
     }
 
-    /// Marks a job as watched; true if it has ended or is unknown.
-    pub(super) fn watch(&mut self, id: &JobId, now: Timestamp) -> bool {
+    /// Marks a job as watched from `place` in the stream of ends on; true if it
+    /// has ended or is unknown.
+    pub(super) fn watch(&mut self, id: &JobId, place: u64, now: Timestamp) -> bool {
         let Some(slot) = self.slot_of(id) else {
             return true;
         };
         let job = &mut self.jobs[slot];
-        if !job.state.is_terminal() {
-            job.watched = true;
-            return false;
+        let over = job.state.is_terminal();
+        if job.watched {
+            return over;
         }
-        if !job.watched {
-            let (ceiling, last_end) = (self.ceiling, self.wakes.last_end());
-            self.update(slot, |job| {
-                job.watched = true;
-                job.extra_mut().announced = last_end;
-                job.spare(ceiling, now);
-            });
+        job.watched = true;
+        job.extra_mut().announced = place;
+        if over {
+            let ceiling = self.ceiling;
+            self.update(slot, |job| job.spare(ceiling, now));
         }
-        true
+        over
     }
 
-    /// Whether a job may have ended since `cursor`; if not, its end will be
-    /// told to `watcher`.
+    /// Whether a job may have ended since `cursor`, even if it was retried, or
+    /// its id given to another, after that; if not, its end will be told to
+    /// `watcher`.
     pub(super) fn await_end(
         &mut self,
         id: &JobId,
@@ -167,16 +167,17 @@ impl State {
         now: Timestamp,
         watcher: &Arc<Notify>,
     ) -> bool {
-        let was_watched = self.slot_of(id).is_some_and(|slot| self.jobs[slot].watched);
-        let over = self.watch(id, now);
-        let seen = self.slot_of(id).is_some_and(|slot| {
-            let extra = self.jobs[slot].extra.as_ref();
-            was_watched && extra.is_some_and(|extra| extra.announced <= cursor)
+        let job = self.slot_of(id).map(|slot| &self.jobs[slot]);
+        // Whoever waits has watched: a job that nobody watches is another one.
+        let is_the_watched = job.is_some_and(|job| {
+            let extra = job.extra.as_ref();
+            job.watched && extra.is_some_and(|extra| extra.announced <= cursor)
         });
-        if over && !seen {
-            return true;
+        if is_the_watched {
+            self.wakes.watch(id, watcher);
+        } else {
+            self.watch(id, self.wakes.last_end(), now);
         }
-        self.wakes.watch(id, watcher);
-        false
+        !is_the_watched
     }
 }

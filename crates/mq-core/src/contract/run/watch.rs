@@ -19,6 +19,8 @@ cases! { __contract_run_watch, run::watch:
     each_end_without_an_ack_is_announced,
     a_removal_is_announced,
     an_end_between_watch_and_wait_is_not_lost,
+    an_end_is_not_lost_with_a_retry,
+    a_removal_is_not_lost_with_a_new_job_of_the_id,
     an_end_crosses_handles,
     every_watcher_is_told,
     one_of_several_jobs_is_enough,
@@ -165,6 +167,28 @@ async fn an_end_between_watch_and_wait_is_not_lost(fx: Fixture) {
     fx.second().await.ack(&held, complete()).await;
     let wait = fx.store.await_finished(&ids, watch.cursor);
     fx.within("word of the end", wait).await.must();
+}
+
+/// The job ended in between, even if it goes on by now.
+async fn an_end_is_not_lost_with_a_retry(fx: Fixture) {
+    let held = fx.start(job()).await;
+    let ids = [held.id.clone()];
+    let watch = fx.store.watch(&ids).await.must();
+    fx.ack(&held, fail()).await;
+    fx.store.retry(&held.id).await.must();
+    let wait = fx.store.await_finished(&ids, watch.cursor);
+    fx.within("word of the end", wait).await.must();
+}
+
+/// Not even if that one is watched by others.
+async fn a_removal_is_not_lost_with_a_new_job_of_the_id(fx: Fixture) {
+    let ids = [fx.enqueue(job()).await];
+    let watch = fx.store.watch(&ids).await.must();
+    assert!(fx.store.remove(&ids[0]).await.must());
+    fx.enqueue(job().id(&ids[0])).await;
+    assert_eq!(fx.store.watch(&ids).await.must().finished, NO_JOBS);
+    let wait = fx.store.await_finished(&ids, watch.cursor);
+    fx.within("word of the removal", wait).await.must();
 }
 
 /// In both directions.
