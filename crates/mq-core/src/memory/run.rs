@@ -19,7 +19,7 @@ use crate::store::{
     WakeCursor, Watch, WatchCursor,
 };
 use crate::time::Timestamp;
-use crate::validate;
+use crate::validate::{self, MAX_BATCH};
 
 #[async_trait]
 impl RunOps for MemoryStore {
@@ -110,11 +110,13 @@ impl RunOps for MemoryStore {
     async fn await_finished(&self, ids: &[JobId], cursor: WatchCursor) -> Result<()> {
         validate::job_ids(ids)?;
         let watcher = Arc::new(Notify::new());
+        // Without the clock, which may be the one that panics.
         let _stop = OnDrop(|| {
-            self.in_pages(ids, |state, page, _| {
-                page.for_each(|id| state.wakes.unwatch(id, &watcher));
-                Vec::<()>::new()
-            });
+            for page in ids.chunks(MAX_BATCH as usize) {
+                self.step(|state| {
+                    page.iter().for_each(|id| state.wakes.unwatch(id, &watcher));
+                });
+            }
         });
         let ended = self.in_pages(ids, |state, page, now| {
             page.filter(|id| state.await_end(id, cursor.0, now, &watcher))

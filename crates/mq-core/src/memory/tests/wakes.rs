@@ -1,12 +1,17 @@
 //! Waiting: nothing is lost, nobody is woken for another's sake, and nothing
 //! is left of a wait that was given up.
 
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures::FutureExt;
 
 use super::{claim, complete, job, store};
+use crate::memory::MemoryStore;
 use crate::store::*;
+use crate::time::{Clock, TimeSource, Timestamp};
 
 #[tokio::test]
 async fn a_wait_that_is_given_up_leaves_nothing_behind() {
@@ -32,6 +37,38 @@ async fn a_watch_that_is_given_up_leaves_nothing_behind() {
     assert!(!store.shared.state.lock().wakes.is_idle());
     drop(wait);
     assert!(store.shared.state.lock().wakes.is_idle());
+}
+
+/// Tells the time until it is broken.
+#[derive(Debug)]
+struct Breakable(AtomicBool);
+
+impl Clock for Breakable {
+    fn now(&self) -> Timestamp {
+        assert!(!self.0.load(Ordering::SeqCst), "the clock is broken");
+        Timestamp::MIN
+    }
+}
+
+#[tokio::test]
+async fn a_clock_that_panics_harms_only_those_who_ask_it() {
+    let clock = Arc::new(Breakable(AtomicBool::new(false)));
+    let time = TimeSource::Clock(Arc::clone(&clock) as Arc<dyn Clock>);
+    let store = MemoryStore::builder().time(time).build();
+    let ids = [store.enqueue(job("a", "q")).await.unwrap().id];
+    let cursor = store.watch(&ids).await.unwrap().cursor;
+    let mut wait = store.await_finished(&ids, cursor);
+    assert!((&mut wait).now_or_never().is_none());
+
+    clock.0.store(true, Ordering::SeqCst);
+    drop(wait);
+    let late = AssertUnwindSafe(store.await_finished(&ids, cursor));
+    assert!(late.catch_unwind().await.is_err());
+    assert!(store.shared.state.lock().wakes.is_idle());
+
+    clock.0.store(false, Ordering::SeqCst);
+    assert_eq!(store.cancel(&ids[0]).await.unwrap(), Cancelled::Ended);
+    store.await_finished(&ids, cursor).await.unwrap();
 }
 
 #[tokio::test]
