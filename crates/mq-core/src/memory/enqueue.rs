@@ -105,7 +105,11 @@ impl MemoryStore {
                     last: id.clone(),
                 });
             }
-            *id = self.draw_id()?;
+            *id = self.draw_id().map_err(|error| StoreError::Backend {
+                // No refusal: earlier items of the batch may be written.
+                message: format!("the id generator is defective: {error}"),
+                source: None,
+            })?;
             *draws += 1;
         }
         Ok(())

@@ -210,7 +210,9 @@ fn decode<P: Place>(order: OrderBy, cursor: &ListCursor) -> Result<P> {
         let (millis, tie) = cursor.0.strip_prefix(letter(order))?.split_once('.')?;
         P::parse(Timestamp::from_millis(millis.parse().ok()?)?, tie)
     };
-    place().ok_or_else(|| {
+    // Numbers can be written in more ways than the one that was given out.
+    let is_given = |place: &P| encode(order, place) == *cursor;
+    place().filter(is_given).ok_or_else(|| {
         let rule =
             "is not the cursor of a list in this order: pass one on as it was given, or none";
         InvalidInput::new("list cursor", &cursor.0, Rule::Other(rule.into())).into()

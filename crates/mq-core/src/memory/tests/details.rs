@@ -55,6 +55,17 @@ async fn a_drawn_id_that_breaks_a_rule_is_refused_and_nothing_is_written() {
 }
 
 #[tokio::test]
+async fn a_broken_id_that_is_drawn_late_is_no_refusal_since_others_are_written() {
+    let (store, _) = drawing(&["x", "x", ""]);
+    let error = store.enqueue_many(vec![job("a", "q"), job("a", "q")]).await;
+    assert!(
+        matches!(error, Err(StoreError::Backend { .. })),
+        "{error:?}"
+    );
+    assert_eq!(store.counts(None).await.unwrap().total(), 1);
+}
+
+#[tokio::test]
 async fn durations_are_stored_in_whole_milliseconds() {
     let (store, _) = store();
     let (given, stored) = (Duration::from_nanos(1_500_001), Duration::from_millis(2));
@@ -128,6 +139,28 @@ async fn a_queue_that_is_full_names_no_time_to_ask_again() {
     store.enqueue_many(vec![job("a", "q"); 3]).await.unwrap();
     let first = store.claim(claim("q", 3)).await.unwrap();
     assert_eq!((first.jobs.len(), first.next_run_at), (1, None));
+}
+
+#[tokio::test]
+async fn a_cursor_is_taken_only_in_the_words_it_was_given_in() {
+    let (store, _) = store();
+    store
+        .enqueue_many(vec![job("a", "q"), job("a", "q")])
+        .await
+        .unwrap();
+    let from = |cursor| ListFilter {
+        limit: Some(1),
+        cursor,
+        ..ListFilter::default()
+    };
+    let ListCursor(given) = store.list(from(None)).await.unwrap().cursor.unwrap();
+    for number in ["+1", "01"] {
+        let other = ListCursor(given.replacen('1', number, 1));
+        let refused = store.list(from(Some(other))).await;
+        assert!(matches!(refused, Err(StoreError::InvalidInput(_))));
+    }
+    let rest = store.list(from(Some(ListCursor(given)))).await.unwrap();
+    assert_eq!((rest.items.len(), rest.cursor), (1, None));
 }
 
 #[tokio::test]
