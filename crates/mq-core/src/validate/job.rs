@@ -6,7 +6,7 @@ use super::text::{name, no_nul};
 use super::{
     Limits, MAX_METADATA, Validated, child_key, job_id, job_name, lock_token, queue_name, store_key,
 };
-use crate::error::{InvalidInput, Rule};
+use crate::error::{InvalidInput, Rule, shortened};
 use crate::record::{
     Backoff, Dedupe, JobSpec, Keep, Metadata, ParentEnvelope, Retention, TraceContext,
 };
@@ -42,7 +42,7 @@ pub(super) fn metadata(labels: &Metadata) -> Validated {
         no_nul("metadata key", key)?;
         if value.contains('\0') {
             return Err(InvalidInput::new(
-                format!("metadata {key:?}"),
+                format!("metadata {}", shortened(&format!("{key:?}"))),
                 value,
                 Rule::Nul,
             ));

@@ -128,6 +128,13 @@ fn a_label_has_a_key_and_no_nul() {
         label("key", "a\0"),
         "metadata \"key\" \"a\\0\" holds a NUL character (U+0000): remove it",
     );
+    refuses(
+        label(&"k".repeat(100_000), "a\0"),
+        &format!(
+            "metadata \"{}… \"a\\0\" holds a NUL character (U+0000): remove it",
+            "k".repeat(63)
+        ),
+    );
 }
 
 #[test]
