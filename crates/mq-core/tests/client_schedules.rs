@@ -200,6 +200,19 @@ async fn a_group_is_declared_as_a_whole() {
 }
 
 #[tokio::test]
+async fn durations_that_the_store_rounds_up_are_no_drift() {
+    let (client, _, _) = client().await;
+    let odd = Duration::from_micros(1_500);
+    let fine = || {
+        let digest = S::new("fine", Digest::to("ada")).every(odd).timeout(odd);
+        let digest = digest.backoff(Backoff::exponential(odd).max(odd));
+        Schedules::group("fine").add(digest.keep(Keep::all(Retention::age(odd))))
+    };
+    fine().declare(&client).await.unwrap();
+    assert_eq!(fine().declare(&client).await.unwrap().drifted, []);
+}
+
+#[tokio::test]
 async fn drift_is_reported_and_the_declaration_wins() {
     let (client, _, _) = client().await;
     let loose = client.schedule("daily", Digest::to("bob")).priority(1);

@@ -205,9 +205,11 @@ pub struct Drift {
 
 impl Drift {
     fn between(stored: &ScheduleRecord, declared: &NewSchedule) -> Option<Self> {
-        let (was, is) = (&stored.spec, &declared.spec);
+        // What is stored is in whole milliseconds.
+        let cadence = declared.cadence.clone().whole();
+        let (was, is) = (&stored.spec, &declared.spec.clone().whole());
         let fields: Vec<_> = [
-            ("cadence", stored.cadence != declared.cadence),
+            ("cadence", stored.cadence != cadence),
             ("group", stored.group != declared.group),
             ("queue", was.queue != is.queue),
             ("payload", !same_json(&was.payload, &is.payload)),

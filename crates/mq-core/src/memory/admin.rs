@@ -5,13 +5,13 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use super::dedupe::ScopedKey;
-use super::job::{Slot, whole};
+use super::job::Slot;
 use super::limits::Limiter;
 use super::terminal::{End, Removals};
 use super::{MemoryStore, State};
 use crate::error::StoreError;
 use crate::id::{DedupeKey, JobId, JobName, QueueName, StoreKey};
-use crate::record::{JobState, Rate, WorkerRecord};
+use crate::record::{JobState, WorkerRecord};
 use crate::store::{AdminOps, Cancelled, Change, QueueSettings, Result, Swept};
 use crate::time::Timestamp;
 use crate::validate;
@@ -216,10 +216,7 @@ impl State {
             Change::Keep => {}
             Change::Clear => queue.limiter = None,
             Change::Set(rate) => {
-                let rate = Rate {
-                    per: whole(rate.per),
-                    ..rate
-                };
+                let rate = rate.whole();
                 // The rate it has is no new one: it does not start afresh.
                 if was_rate != Some(rate) {
                     queue.limiter = Some(Limiter::new(rate));

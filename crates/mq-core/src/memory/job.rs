@@ -8,11 +8,12 @@ use super::arena::Ix;
 use super::state::Group;
 use crate::id::{DedupeKey, JobId, JobName, LockToken, QueueName};
 use crate::json::RawJson;
+use crate::record::whole::whole;
 use crate::record::{
     AttemptOutcome, AttemptRecord, Backoff, FlowState, JobRecord, JobSpec, JobState, Keep,
     MAX_ATTEMPT_RECORDS, Metadata, ParentEnvelope, Retention, TraceContext,
 };
-use crate::time::{Timestamp, ceil_millis};
+use crate::time::Timestamp;
 
 /// Where a job lies; indexes hold these.
 pub(super) type Slot = Ix<Box<Job>>;
@@ -249,59 +250,15 @@ impl Job {
 }
 
 impl Policies {
-    /// A spec's policies as they are stored, with durations in whole
-    /// milliseconds; `None` if it has none.
+    /// A spec's policies, with durations in whole milliseconds; `None` if it
+    /// has none.
     pub(super) fn of(spec: &JobSpec) -> Option<Self> {
         let policies = Self {
-            backoff: spec.backoff.map(whole_backoff),
-            keep: spec.keep.map(whole_keep),
+            backoff: spec.backoff.map(Backoff::whole),
+            keep: spec.keep.map(Keep::whole),
             timeout: spec.timeout.map(whole),
         };
         (policies != Self::default()).then_some(policies)
-    }
-}
-
-/// A duration as it is stored: in whole milliseconds, rounded up.
-pub(super) fn whole(duration: Duration) -> Duration {
-    Duration::from_millis(ceil_millis(duration))
-}
-
-/// A spec as it is stored.
-pub(super) fn whole_spec(mut spec: JobSpec) -> JobSpec {
-    spec.backoff = spec.backoff.map(whole_backoff);
-    spec.keep = spec.keep.map(whole_keep);
-    spec.timeout = spec.timeout.map(whole);
-    spec
-}
-
-fn whole_backoff(backoff: Backoff) -> Backoff {
-    match backoff {
-        Backoff::Fixed { delay } => Backoff::Fixed {
-            delay: whole(delay),
-        },
-        Backoff::Exponential {
-            delay,
-            factor,
-            max,
-            jitter,
-        } => Backoff::Exponential {
-            delay: whole(delay),
-            factor,
-            max: max.map(whole),
-            jitter,
-        },
-    }
-}
-
-fn whole_keep(keep: Keep) -> Keep {
-    let whole_age = |retention: Retention| Retention {
-        age: retention.age.map(whole),
-        ..retention
-    };
-    Keep {
-        completed: keep.completed.map(whole_age),
-        failed: keep.failed.map(whole_age),
-        cancelled: keep.cancelled.map(whole_age),
     }
 }
 

@@ -2,10 +2,9 @@
 
 use async_trait::async_trait;
 
-use super::job::{whole, whole_spec};
 use super::{MemoryStore, State};
 use crate::id::ScheduleKey;
-use crate::record::{Cadence, NewSchedule, ScheduleRecord};
+use crate::record::{NewSchedule, ScheduleRecord};
 use crate::store::{DueSchedules, Result, ScheduleFilter, ScheduleOps, Tick};
 use crate::time::Timestamp;
 use crate::validate;
@@ -61,10 +60,7 @@ impl ScheduleOps for MemoryStore {
 
 impl State {
     fn upsert_schedule(&mut self, schedule: NewSchedule) -> ScheduleRecord {
-        let cadence = match schedule.cadence {
-            Cadence::Every(interval) => Cadence::Every(whole(interval)),
-            cron @ Cadence::Cron { .. } => cron,
-        };
+        let cadence = schedule.cadence.whole();
         let stored = self.schedules.get(&schedule.key);
         let next_run_at = match stored {
             Some(stored) if stored.cadence == cadence => stored.next_run_at,
@@ -80,7 +76,7 @@ impl State {
         let record = ScheduleRecord {
             key: schedule.key,
             cadence,
-            spec: whole_spec(schedule.spec),
+            spec: schedule.spec.whole(),
             group: schedule.group,
             next_run_at,
             version: self.schedule_version,

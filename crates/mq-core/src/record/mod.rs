@@ -5,6 +5,7 @@ mod flow;
 mod job;
 mod policy;
 mod schedule;
+pub(crate) mod whole;
 mod worker;
 
 pub use attempt::{AttemptOutcome, AttemptRecord, MAX_ATTEMPT_RECORDS};
