@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use mq_core::{
-    Ack, Claim, ClaimRequest, JobId, ListFilter, Lock, LockToken, ManualClock, Store, StoreError,
-    Tick, Timestamp, WakeCursor, WatchCursor,
+    Ack, Claim, ClaimRequest, JobId, JobState, ListFilter, Lock, LockToken, ManualClock, Store,
+    StoreError, Tick, Timestamp, WakeCursor, WatchCursor,
 };
 
 use crate::answer::{Answer, Claimed, Refused, each, without_words};
@@ -32,6 +32,15 @@ impl Known {
         latest(&self.ids, back)
             .cloned()
             .unwrap_or_else(|| "nobody".into())
+    }
+
+    /// One of the jobs in a state, or any if none is.
+    fn id_in(&self, state: JobState, back: Back, naive: &Naive) -> JobId {
+        let in_state = |id: &&JobId| naive.job(id).is_some_and(|job| job.state == state);
+        let fitting: Vec<_> = self.ids.iter().filter(in_state).cloned().collect();
+        latest(&fitting, back)
+            .cloned()
+            .unwrap_or_else(|| self.id(back))
     }
 
     fn lock(&self, pick: LockPick) -> Lock {
@@ -184,11 +193,11 @@ pub(crate) async fn ask(
             decided(answer, Ok(naive.cancel_by_dedupe(name, key)))
         }
         Op::Retry(back) => {
-            let id = known.id(back);
+            let id = known.id_in(JobState::Failed, back, naive);
             done(store.retry(&id).await, naive.retry(&id))
         }
         Op::Promote(back) => {
-            let id = known.id(back);
+            let id = known.id_in(JobState::Delayed, back, naive);
             done(store.promote(&id).await, naive.promote(&id))
         }
         Op::Remove(back) => {

@@ -18,7 +18,7 @@ pub(crate) const QUEUES: [&str; 2] = ["p", "q"];
 /// of both. Mixed otherwise, what stays would depend on the order of a sweep,
 /// which the contract leaves open.
 pub(crate) const NAMES: [&str; 4] = ["a", "b", "c", "d"];
-const KEYS: [&str; 2] = ["k", "K"];
+const KEYS: [&str; 4] = ["k", "k", "k", "K"];
 const SCHEDULES: [&str; 2] = ["s", "t"];
 
 /// Something known, by its place from the latest one back.
@@ -176,14 +176,18 @@ fn spec() -> impl Strategy<Value = JobSpec> {
 }
 
 fn new_job() -> impl Strategy<Value = NewJob> {
-    (spec(), option::of(id()), when(), option::of(dedupe())).prop_map(|(spec, id, when, dedupe)| {
-        NewJob {
+    (
+        spec(),
+        option::weighted(0.7, id()),
+        when(),
+        option::weighted(0.6, dedupe()),
+    )
+        .prop_map(|(spec, id, when, dedupe)| NewJob {
             id,
             when,
             dedupe,
             ..NewJob::new(spec)
-        }
-    })
+        })
 }
 
 fn claim() -> impl Strategy<Value = Op> {
@@ -348,10 +352,10 @@ pub(crate) fn op() -> impl Strategy<Value = Op> {
         2 => (0..3_u32, 1..4_u32).prop_map(|(most_stalls, limit)| Op::Recover { most_stalls, limit }),
         2 => vec(back(), 1..3).prop_map(Op::Watch),
         2 => vec(back(), 1..3).prop_map(Op::Cancel),
-        1 => (name(), select(&KEYS)).prop_map(|(name, key)| Op::CancelByDedupe(name, key)),
-        2 => back().prop_map(Op::Retry),
+        2 => (name(), select(&KEYS)).prop_map(|(name, key)| Op::CancelByDedupe(name, key)),
+        3 => back().prop_map(Op::Retry),
         1 => back().prop_map(Op::Promote),
-        1 => back().prop_map(Op::Remove),
+        2 => back().prop_map(Op::Remove),
         1 => (select(&QUEUES), settings()).prop_map(|(queue, settings)| Op::SetQueue(queue, settings)),
         2 => (1..4_u32).prop_map(Op::Sweep),
         1 => upsert(),
