@@ -6,8 +6,9 @@ mod support;
 use mq_core::layer::StoreLayer;
 use mq_core::{
     Cadence, DueSchedules, JobId, JobSpec, JobState, ListFilter, MemoryStore, NewSchedule, RawJson,
-    Result, ScheduleKey, ScheduleOps, Store, StoreHandle, Timestamp,
+    Result, ScheduleKey, ScheduleOps, StoreHandle, Timestamp,
 };
+use mq_testkit::FaultyStore;
 use mq_worker::{JobContext, Worker};
 use support::logs::Logs;
 use support::*;
@@ -179,29 +180,37 @@ async fn a_tick_whose_answer_was_lost_is_not_decided_twice() {
     worker.shutdown().await;
 }
 
+/// A store with schedules in it that this version cannot read.
+struct Hurt(MemoryStore);
+
+#[mq_core::async_trait]
+impl StoreLayer for Hurt {
+    type Inner = MemoryStore;
+    fn inner(&self) -> &MemoryStore {
+        &self.0
+    }
+    async fn due_schedules(&self, limit: u32) -> Result<DueSchedules> {
+        let mut due = ScheduleOps::due_schedules(&self.0, limit).await?;
+        for schedule in &mut due.due {
+            if schedule.key.starts_with("broken") {
+                schedule.cadence = Cadence::Cron {
+                    expression: "every full moon".into(),
+                    tz: None,
+                };
+            }
+        }
+        Ok(due)
+    }
+}
+
+async fn hurt(fixture: &Fixture) -> (Faults, StoreHandle) {
+    let faults = Faults::none();
+    let hurt = FaultyStore::new(Hurt(fixture.plain().clone()), &faults);
+    (faults, StoreHandle::bind(hurt).await.unwrap())
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_broken_schedule_never_stops_the_others_and_is_logged_once() {
-    /// A store with a schedule in it that this version cannot read.
-    struct Hurt(MemoryStore);
-    #[mq_core::async_trait]
-    impl StoreLayer for Hurt {
-        type Inner = MemoryStore;
-        fn inner(&self) -> &MemoryStore {
-            &self.0
-        }
-        async fn due_schedules(&self, limit: u32) -> Result<DueSchedules> {
-            let mut due = ScheduleOps::due_schedules(&self.0, limit).await?;
-            for schedule in &mut due.due {
-                if schedule.key == "broken" {
-                    schedule.cadence = Cadence::Cron {
-                        expression: "every full moon".into(),
-                        tz: None,
-                    };
-                }
-            }
-            Ok(due)
-        }
-    }
     let (logs, _guard) = Logs::collect();
     let fixture = fixture().await;
     schedule(&fixture, "broken", secs(10), secs(1)).await;
@@ -219,8 +228,7 @@ async fn a_broken_schedule_never_stops_the_others_and_is_logged_once() {
         next_run_at: at(secs(1)),
     };
     fixture.plain().upsert_schedule(refused).await.unwrap();
-    let hurt = std::sync::Arc::new(Hurt(fixture.plain().clone())) as std::sync::Arc<dyn Store>;
-    let handle: StoreHandle = StoreHandle::bind_shared(hurt).await.unwrap();
+    let (_, handle) = hurt(&fixture).await;
     let worker = Worker::builder(handle)
         .register(|_job: Work, _ctx: JobContext| async move { Ok(1) })
         .start()
@@ -252,5 +260,24 @@ async fn more_due_schedules_than_a_page_holds_are_all_decided_at_once() {
         .unwrap();
     tokio::time::sleep(secs(2)).await;
     assert_eq!(jobs(&fixture).await.len(), 600);
+    worker.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_page_full_of_broken_schedules_does_not_make_the_worker_spin() {
+    let fixture = fixture().await;
+    for number in 0..260 {
+        schedule(&fixture, &format!("broken{number}"), secs(10), secs(1)).await;
+    }
+    let (faults, handle) = hurt(&fixture).await;
+    let worker = Worker::builder(handle)
+        .schedule_interval(secs(5))
+        .register(|_job: Work, _ctx: JobContext| async move { Ok(1) })
+        .start()
+        .await
+        .unwrap();
+    tokio::time::sleep(secs(60)).await;
+    let rounds = faults.calls(Operation::DueSchedules);
+    assert!((12..=15).contains(&rounds), "{rounds}");
     worker.shutdown().await;
 }
