@@ -83,6 +83,18 @@ fn job(number: usize) -> NewJob {
     NewJob::new(JobSpec::new(Nothing::NAME, Nothing::QUEUE, payload))
 }
 
+/// The processor time of all threads of this process, where the system tells
+/// it: unlike the wall clock's, it is not that of others on the machine.
+fn processor_time() -> Option<Duration> {
+    let threads = std::fs::read_dir("/proc/self/task").ok()?;
+    let nanos = threads.filter_map(|thread| {
+        let path = thread.ok()?.path().join("schedstat");
+        let stat = std::fs::read_to_string(path).ok()?;
+        stat.split_whitespace().next()?.parse::<u64>().ok()
+    });
+    Some(Duration::from_nanos(nanos.sum()))
+}
+
 /// What the store alone does, claimed and acknowledged by one loop: the
 /// ceiling of any worker.
 fn bare(runtime: &Runtime, plan: &Plan) {
@@ -126,6 +138,7 @@ fn bare(runtime: &Runtime, plan: &Plan) {
 }
 
 fn throughput(runtime: &Runtime, plan: &Plan, concurrency: u32) {
+    let mut costs = Vec::new();
     let rates = (0..plan.rounds).map(|_| {
         runtime.block_on(async {
             let store = filled(plan.jobs).await;
@@ -133,6 +146,7 @@ fn throughput(runtime: &Runtime, plan: &Plan, concurrency: u32) {
             let acked = Arc::new(AtomicUsize::new(0));
             let done = Arc::new(Notify::new());
             let (count, finish, jobs) = (Arc::clone(&acked), Arc::clone(&done), plan.jobs);
+            let before = processor_time();
             let begun = Instant::now();
             let worker = Worker::builder(handle)
                 .default_concurrency(concurrency)
@@ -147,12 +161,22 @@ fn throughput(runtime: &Runtime, plan: &Plan, concurrency: u32) {
                 .unwrap();
             done.notified().await;
             let elapsed = begun.elapsed();
+            if let (Some(before), Some(after)) = (before, processor_time()) {
+                costs.push((after - before).as_secs_f64() * 1e6 / plan.jobs as f64);
+            }
             worker.shutdown().await;
             per_second(plan.jobs, elapsed)
         })
     });
     let what = format!("worker, handlers that do nothing, concurrency {concurrency}");
     report(&what, "jobs/s", rates.collect());
+    costs.sort_by(f64::total_cmp);
+    if let Some(cost) = costs.get(costs.len() / 2) {
+        println!(
+            "  of processor time {cost:.2} µs a job in the median, so two cores do {:.0} jobs/s at the most",
+            2e6 / cost
+        );
+    }
 }
 
 fn latency(runtime: &Runtime, plan: &Plan) {
