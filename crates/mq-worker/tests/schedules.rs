@@ -6,7 +6,8 @@ mod support;
 use mq_core::layer::StoreLayer;
 use mq_core::{
     Cadence, DueSchedules, JobId, JobSpec, JobState, ListFilter, MemoryStore, NewSchedule, RawJson,
-    Result, ScheduleKey, ScheduleOps, StoreHandle, Timestamp,
+    Result, ScheduleFilter, ScheduleKey, ScheduleOps, ScheduleRecord, StoreError, StoreHandle,
+    Tick, Timestamp,
 };
 use mq_testkit::FaultyStore;
 use mq_worker::{JobContext, Worker};
@@ -180,6 +181,14 @@ async fn a_tick_whose_answer_was_lost_is_not_decided_twice() {
     worker.shutdown().await;
 }
 
+/// The jobs of the schedule "sound" within a minute: every 10 s from 2 s on.
+fn sound_slots() -> Vec<JobId> {
+    (0..6)
+        .map(|slot| at(secs(10 * slot + 2)).as_millis())
+        .map(|millis| JobId::from(format!("sched/sound/{millis}")))
+        .collect()
+}
+
 /// A store with schedules in it that this version cannot read.
 struct Hurt(MemoryStore);
 
@@ -191,15 +200,22 @@ impl StoreLayer for Hurt {
     }
     async fn due_schedules(&self, limit: u32) -> Result<DueSchedules> {
         let mut due = ScheduleOps::due_schedules(&self.0, limit).await?;
-        for schedule in &mut due.due {
-            if schedule.key.starts_with("broken") {
-                schedule.cadence = Cadence::Cron {
-                    expression: "every full moon".into(),
-                    tz: None,
-                };
-            }
-        }
+        due.due.iter_mut().for_each(break_cadence);
         Ok(due)
+    }
+    async fn list_schedules(&self, filter: ScheduleFilter) -> Result<Vec<ScheduleRecord>> {
+        let mut schedules = ScheduleOps::list_schedules(&self.0, filter).await?;
+        schedules.iter_mut().for_each(break_cadence);
+        Ok(schedules)
+    }
+}
+
+fn break_cadence(schedule: &mut ScheduleRecord) {
+    if schedule.key.starts_with("broken") {
+        schedule.cadence = Cadence::Cron {
+            expression: "every full moon".into(),
+            tz: None,
+        };
     }
 }
 
@@ -235,11 +251,7 @@ async fn a_broken_schedule_never_stops_the_others_and_is_logged_once() {
         .await
         .unwrap();
     tokio::time::sleep(secs(60)).await;
-    let slots: Vec<_> = (0..6)
-        .map(|slot| at(secs(10 * slot + 2)).as_millis())
-        .map(|millis| JobId::from(format!("sched/sound/{millis}")))
-        .collect();
-    assert_eq!(jobs(&fixture).await, slots);
+    assert_eq!(jobs(&fixture).await, sound_slots());
     let errors = logs.with("the schedule is broken");
     assert_eq!(errors.len(), 2, "{errors:?}");
     worker.shutdown().await;
@@ -264,11 +276,12 @@ async fn more_due_schedules_than_a_page_holds_are_all_decided_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_page_full_of_broken_schedules_does_not_make_the_worker_spin() {
+async fn a_page_full_of_broken_schedules_neither_hides_the_others_nor_makes_the_worker_spin() {
     let fixture = fixture().await;
     for number in 0..260 {
         schedule(&fixture, &format!("broken{number}"), secs(10), secs(1)).await;
     }
+    schedule(&fixture, "sound", secs(10), secs(2)).await;
     let (faults, handle) = hurt(&fixture).await;
     let worker = Worker::builder(handle)
         .schedule_interval(secs(5))
@@ -278,6 +291,50 @@ async fn a_page_full_of_broken_schedules_does_not_make_the_worker_spin() {
         .unwrap();
     tokio::time::sleep(secs(60)).await;
     let rounds = faults.calls(Operation::DueSchedules);
-    assert!((12..=15).contains(&rounds), "{rounds}");
+    assert!((12..=25).contains(&rounds), "{rounds}");
+    assert_eq!(jobs(&fixture).await, sound_slots());
     worker.shutdown().await;
+}
+
+/// A store that refuses to decide some schedules, though not for their sake.
+struct Refusing(MemoryStore);
+
+#[mq_core::async_trait]
+impl StoreLayer for Refusing {
+    type Inner = MemoryStore;
+    fn inner(&self) -> &MemoryStore {
+        &self.0
+    }
+    async fn tick_schedule(&self, tick: Tick) -> Result<bool> {
+        if tick.key.as_str().starts_with("refused") {
+            return Err(StoreError::Backend {
+                message: "a row is damaged".to_owned(),
+                source: None,
+            });
+        }
+        ScheduleOps::tick_schedule(&self.0, tick).await
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_number_of_refused_schedules_stops_the_others() {
+    for refused in [5, 250] {
+        let (logs, _guard) = Logs::collect();
+        let fixture = fixture().await;
+        for number in 0..refused {
+            schedule(&fixture, &format!("refused{number}"), secs(10), secs(1)).await;
+        }
+        schedule(&fixture, "sound", secs(10), secs(2)).await;
+        let store = Refusing(fixture.plain().clone());
+        let handle: StoreHandle = StoreHandle::bind(store).await.unwrap();
+        let worker = Worker::builder(handle)
+            .register(|_job: Work, _ctx: JobContext| async move { Ok(1) })
+            .start()
+            .await
+            .unwrap();
+        tokio::time::sleep(secs(60)).await;
+        assert_eq!(jobs(&fixture).await, sound_slots());
+        assert_eq!(logs.with("refuses to decide").len(), refused);
+        worker.shutdown().await;
+    }
 }

@@ -7,8 +7,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use mq_core::occurrence::Occurrences;
 use mq_core::{
-    InvalidInput, JobId, NewJob, SCHEDULED_FOR, ScheduleKey, ScheduleRecord, StoreError, Tick,
-    Timestamp, validate::MAX_BATCH,
+    InvalidInput, JobId, NewJob, SCHEDULED_FOR, ScheduleFilter, ScheduleKey, ScheduleRecord,
+    StoreError, Tick, Timestamp, validate::MAX_BATCH,
 };
 use parking_lot::Mutex;
 use tokio::time::Instant;
@@ -20,15 +20,23 @@ use crate::runtime::Shared;
 /// The shortest wait for a slot: stores tell time in milliseconds.
 const TICK: Duration = Duration::from_millis(1);
 
-/// How many decisions may fail in one round before it is given up.
+/// How many decisions may get no answer before the round is given up.
 const MOST_FAILURES: usize = 5;
 
 /// Ticks schedules.
 pub(crate) struct Schedules {
     shared: Arc<Shared>,
-    /// The cadences of schedules that have fallen due, parsed, by the version
-    /// they had.
-    parsed: Mutex<HashMap<ScheduleKey, (u64, Cadence)>>,
+    /// What is known of schedules that have fallen due.
+    known: Mutex<HashMap<ScheduleKey, Known>>,
+}
+
+/// What is known of a schedule.
+struct Known {
+    /// The version it had.
+    version: u64,
+    cadence: Cadence,
+    /// Whether the store was said to refuse it.
+    refused: bool,
 }
 
 /// A cadence, or why there is none; said once.
@@ -42,7 +50,7 @@ impl Schedules {
     pub(crate) fn new(shared: Arc<Shared>) -> Self {
         Self {
             shared,
-            parsed: Mutex::default(),
+            known: Mutex::default(),
         }
     }
 }
@@ -59,47 +67,91 @@ impl MaintenanceTask for Schedules {
         let call = link.store.due_schedules(MAX_BATCH);
         let answer = link.call("due_schedules", call).await?;
         let received = Instant::now();
-        let is_full = answer.due.len() == MAX_BATCH as usize;
-        let mut next_due = answer.next_due;
-        let mut decided = 0;
-        let mut failures = Vec::new();
-        for schedule in answer.due {
-            match self.decide(schedule, answer.now).await {
-                Ok(Some(next)) => {
-                    decided += 1;
-                    next_due = Some(next_due.map_or(next, |due| due.min(next)));
-                }
-                Ok(None) => {}
-                // One schedule never stops the others; a store that is out of
-                // reach stops them all.
-                Err(error) => failures.push(error),
-            }
-            if failures.len() >= MOST_FAILURES {
-                break;
-            }
+        let is_full = answer.due.len() >= MAX_BATCH as usize;
+        let mut round = Round {
+            now: answer.now,
+            decided: 0,
+            next: answer.next_due,
+        };
+        self.decide_all(&mut round, answer.due).await?;
+        if is_full && round.decided == 0 {
+            // Those that cannot be decided fill the page: the others are behind it.
+            self.decide_behind(&mut round).await?;
         }
-        if let Some(error) = failures.pop() {
-            return Err(error);
-        }
-        if is_full && decided == 0 {
-            // Whatever is due behind a page of broken ones is out of reach.
-            return Ok(interval);
-        }
-        let until_next = next_due.map_or(interval, |next| next.since(answer.now));
+        let until_next = round.next.map_or(interval, |next| next.since(round.now));
         let wait = until_next.min(interval).saturating_sub(received.elapsed());
         Ok(wait.max(TICK))
     }
 }
 
+/// What one look at the schedules has come to.
+struct Round {
+    /// The store's time.
+    now: Timestamp,
+    /// How many slots were decided, by this worker or another.
+    decided: usize,
+    /// The earliest slot to come.
+    next: Option<Timestamp>,
+}
+
+impl Round {
+    fn comes(&mut self, slot: Timestamp) {
+        self.next = Some(self.next.map_or(slot, |next| next.min(slot)));
+    }
+}
+
 impl Schedules {
+    /// Decides what is due. One schedule never stops the others; a store that
+    /// is out of reach stops them all.
+    async fn decide_all(
+        &self,
+        round: &mut Round,
+        due: Vec<ScheduleRecord>,
+    ) -> Result<(), StoreError> {
+        let mut failure = None;
+        let mut failures = 0;
+        for schedule in due {
+            match self.decide(&schedule, round.now).await {
+                Ok(Some(next)) => {
+                    round.decided += 1;
+                    round.comes(next);
+                }
+                Ok(None) => {}
+                Err(error) if error.is_transient() => {
+                    failures += 1;
+                    failure = Some(error);
+                }
+                Err(error) => self.complain(&schedule, &error),
+            }
+            if failures >= MOST_FAILURES {
+                break;
+            }
+        }
+        failure.map_or(Ok(()), Err)
+    }
+
+    /// Decides what is due among all schedules, however many come before it
+    /// that cannot be decided.
+    async fn decide_behind(&self, round: &mut Round) -> Result<(), StoreError> {
+        let link = &self.shared.link;
+        let call = link.store.list_schedules(ScheduleFilter::default());
+        let all = link.call("list_schedules", call).await?;
+        let (mut due, later): (Vec<_>, Vec<_>) = all
+            .into_iter()
+            .partition(|schedule| schedule.next_run_at <= round.now);
+        due.sort_unstable_by_key(|schedule| schedule.next_run_at);
+        round.next = later.iter().map(|schedule| schedule.next_run_at).min();
+        self.decide_all(round, due).await
+    }
+
     /// Decides the slot of a schedule; answers the next one. A schedule that
     /// cannot be decided is left alone.
     async fn decide(
         &self,
-        schedule: ScheduleRecord,
+        schedule: &ScheduleRecord,
         now: Timestamp,
     ) -> Result<Option<Timestamp>, StoreError> {
-        let Cadence::Sound(occurrences) = self.cadence(&schedule) else {
+        let Cadence::Sound(occurrences) = self.cadence(schedule) else {
             return Ok(None);
         };
         let slot = schedule.next_run_at;
@@ -110,7 +162,7 @@ impl Schedules {
             version: schedule.version,
             expected: slot,
             next,
-            job: Some(job_of(&schedule, slot)),
+            job: Some(job_of(schedule, slot)),
         };
         let link = &self.shared.link;
         match link
@@ -125,7 +177,7 @@ impl Schedules {
                 Ok(Some(next))
             }
             Err(StoreError::InvalidInput(error)) => {
-                self.give_up(&schedule, &error);
+                self.give_up(schedule, &error);
                 Ok(None)
             }
             Err(error) => Err(error),
@@ -134,10 +186,10 @@ impl Schedules {
 
     /// The parsed cadence of a schedule.
     fn cadence(&self, schedule: &ScheduleRecord) -> Cadence {
-        if let Some((version, cadence)) = self.parsed.lock().get(&schedule.key)
-            && *version == schedule.version
+        if let Some(known) = self.known.lock().get(&schedule.key)
+            && known.version == schedule.version
         {
-            return cadence.clone();
+            return known.cadence.clone();
         }
         match Occurrences::parse(&schedule.cadence) {
             Ok(occurrences) => {
@@ -157,14 +209,32 @@ impl Schedules {
         self.remember(schedule, Cadence::Broken);
     }
 
+    /// Says once that the store does not decide a schedule.
+    fn complain(&self, schedule: &ScheduleRecord, error: &StoreError) {
+        if let Some(known) = self.known.lock().get_mut(&schedule.key)
+            && std::mem::replace(&mut known.refused, true)
+        {
+            return;
+        }
+        error!(schedule = %schedule.key, %error, "the store refuses to decide a slot; trying again until it does not");
+    }
+
     fn remember(&self, schedule: &ScheduleRecord, cadence: Cadence) {
         /// Schedules come and go; this many are no burden.
         const MOST: usize = 10_000;
-        let mut parsed = self.parsed.lock();
-        if parsed.len() >= MOST {
-            parsed.clear();
+        let mut known = self.known.lock();
+        if known.len() >= MOST {
+            known.clear();
         }
-        parsed.insert(schedule.key.clone(), (schedule.version, cadence));
+        let version = schedule.version;
+        known.insert(
+            schedule.key.clone(),
+            Known {
+                version,
+                cadence,
+                refused: false,
+            },
+        );
     }
 }
 
