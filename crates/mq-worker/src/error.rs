@@ -54,9 +54,9 @@ pub enum StartError {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DurationRule {
-    /// It must not be zero.
+    /// Stores tell time in milliseconds.
     #[error("must be at least 1 ms")]
-    Zero,
+    TooShort,
     /// It must fit between the first and the last instant.
     #[error("at most 253,402,300,799,999 ms, the span from 1970 to 9999")]
     TooLong,

@@ -18,6 +18,9 @@ pub enum OnLockLost {
     Finish,
 }
 
+/// The shortest interval: stores tell time in milliseconds.
+const SHORTEST: Duration = Duration::from_millis(1);
+
 /// How long the store remembers a worker after its last report.
 const MEMORY_OF_WORKERS: Duration = Duration::from_secs(60);
 
@@ -91,7 +94,10 @@ impl Options {
         nonzero(self.concurrency, || "default_concurrency".to_owned())?;
         for (option, interval) in [
             ("lock_duration", self.lock_duration),
-            ("heartbeat_interval", self.heartbeat_interval()),
+            (
+                "heartbeat_interval",
+                self.heartbeat_interval.unwrap_or(SHORTEST),
+            ),
             ("stalled_interval", self.stalled_interval),
             ("poll_interval", self.poll_interval),
             ("schedule_interval", self.schedule_interval),
@@ -99,8 +105,8 @@ impl Options {
             ("report_interval", self.report_interval),
         ] {
             bounded(option, interval)?;
-            if interval.is_zero() {
-                return Err(refused(option, interval, DurationRule::Zero));
+            if interval < SHORTEST {
+                return Err(refused(option, interval, DurationRule::TooShort));
             }
         }
         bounded("cancel_grace", self.cancel_grace)?;

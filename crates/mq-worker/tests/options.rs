@@ -43,6 +43,8 @@ async fn intervals_must_be_longer_than_nothing_and_fit_into_time() {
     for (name, set) in intervals {
         let zero = refusal(|w| set(w, Duration::ZERO)).await;
         assert_eq!(zero, format!("{name} is 0ns, must be at least 1 ms"));
+        let short = refusal(|w| set(w, Duration::from_micros(999))).await;
+        assert_eq!(short, format!("{name} is 999µs, must be at least 1 ms"));
         let long = refusal(|w| set(w, Duration::MAX)).await;
         assert!(long.starts_with(&format!("{name} is ")), "{long}");
         assert!(long.contains("at most 253,402,300,799,999 ms"), "{long}");
