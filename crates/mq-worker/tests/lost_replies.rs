@@ -222,3 +222,39 @@ async fn an_ack_that_had_landed_counts_although_its_job_has_run_elsewhere_since(
     other.shutdown().await;
     worker.shutdown().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_ack_that_had_landed_counts_although_its_job_was_deleted_at_once() {
+    let fixture = fixture().await;
+    let (failed, mut failures) = mpsc::unbounded_channel();
+    let (settled, mut settles) = mpsc::unbounded_channel();
+    let worker = fixture
+        .worker()
+        .on_failure(move |run: FailedRun| {
+            failed.send(run.id).unwrap();
+            async {}
+        })
+        .after_ack(move |run: &SettledRun<'_>| settled.send(run.acked.applied).unwrap())
+        .register(|_job: Work, _ctx: JobContext| async move {
+            Err(mq_core::Failure::new("as expected").into())
+        })
+        .start()
+        .await
+        .unwrap();
+    fixture.faults.script(Operation::AckMany, [Fault::After]);
+    let mut spec = spec(&Work { number: 1 });
+    let none = mq_core::Retention {
+        count: Some(0),
+        age: None,
+    };
+    spec.keep = Some(mq_core::Keep {
+        failed: Some(none),
+        ..mq_core::Keep::default()
+    });
+    let id = fixture.enqueue_spec(spec).await;
+    fixture.faults.called(Operation::AckMany, 2).await;
+    assert_eq!(failures.recv().await, Some(id));
+    assert_eq!(settles.recv().await, Some(false));
+    assert_eq!(worker.stats().failed, 1);
+    worker.shutdown().await;
+}

@@ -34,6 +34,11 @@ pub(super) async fn note(
         match (answer, &pending.say) {
             (Ok(acked), Say::Ack(outcome)) => landed(shared, run, outcome, acked),
             (Ok(_), Say::Release) => shared.counters.released.one(),
+            // No job is removed while it runs: it ended first, and by this ack
+            // unless its lock had expired.
+            (Err(StoreError::NotFound { .. }), Say::Ack(outcome)) if pending.in_doubt => {
+                landed(shared, run, outcome, Acked { applied: false });
+            }
             (Err(StoreError::NotFound { id }), _) => {
                 debug!(job_id = %id, "the job was removed while it ran");
             }

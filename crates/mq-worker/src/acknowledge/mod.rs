@@ -54,6 +54,16 @@ impl Pending {
     pub(crate) fn is_fan_out(&self) -> bool {
         matches!(self.say, Say::Ack(AckOutcome::FanOut { .. }))
     }
+
+    /// In how many pages a store may write this.
+    fn pages(&self) -> u32 {
+        let children = match &self.say {
+            Say::Ack(AckOutcome::FanOut { children, .. }) => children.len(),
+            _ => 0,
+        };
+        let pages = children / MAX_BATCH as usize;
+        u32::try_from(pages).map_or(u32::MAX, |pages| pages.saturating_add(1))
+    }
 }
 
 /// Acknowledges what comes through the queue.
@@ -225,7 +235,10 @@ async fn tell(shared: &Shared, kind: Kind, batch: &[Pending]) -> Result<Vec<Resu
             let call = link.store.ack_many(acks);
             match batch {
                 // A large manifest is written in pages, and takes its time.
-                [one] if one.is_fan_out() => link.call_at_leisure("ack_many", call).await,
+                [one] if one.is_fan_out() => {
+                    let patience = shared.options.lock_duration.saturating_mul(one.pages());
+                    link.call_within(patience, "ack_many", call).await
+                }
                 _ => link.call("ack_many", call).await,
             }
         }
