@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 const FIRST: Duration = Duration::from_millis(50);
-const LONGEST: Duration = Duration::from_secs(5);
+/// The longest wait.
+pub(crate) const LONGEST: Duration = Duration::from_secs(5);
 
 /// The waits between tries: they double up to a cap, and each is drawn from
 /// its upper half, so that workers do not come back all at once.

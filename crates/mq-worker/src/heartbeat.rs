@@ -19,6 +19,7 @@ pub(crate) async fn heartbeat(shared: Arc<Shared>) {
     let interval = shared.options.heartbeat_interval();
     let mut backoff = Backoff::within(interval);
     let mut next = Instant::now() + interval;
+    let mut refused = false;
     loop {
         tokio::select! {
             () = sleep_until(next) => {}
@@ -27,12 +28,14 @@ pub(crate) async fn heartbeat(shared: Arc<Shared>) {
         let begun = Instant::now();
         next = match beat(&shared).await {
             Ok(()) => {
+                shared.link.contact.beaten(begun);
                 backoff.reset();
+                refused = false;
                 begun + interval
             }
             Err(error) => {
-                if !error.is_transient() {
-                    error!(%error, "the store does not extend locks");
+                if !error.is_transient() && !std::mem::replace(&mut refused, true) {
+                    error!(%error, "the store refuses to extend locks; trying again until it does not");
                 }
                 Instant::now() + backoff.delay()
             }
@@ -49,8 +52,8 @@ async fn beat(shared: &Shared) -> Result<()> {
         let locks = page.iter().map(|run| run.lock.clone()).collect();
         let link = &shared.link;
         let call = link.store.extend_locks(locks, shared.options.lock_duration);
-        // A later answer would come after the next beat.
-        let patience = shared.options.heartbeat_interval();
+        // Later, the locks are better tried to be extended again.
+        let patience = shared.options.lock_duration / 3;
         let extended = link.call_within(patience, "extend_locks", call).await?;
         heed(shared, &page, &extended);
     }

@@ -45,12 +45,16 @@ impl Link {
         operation: &'static str,
         call: impl Future<Output = Result<T>>,
     ) -> Result<T> {
-        let answer = tokio::time::timeout(patience, self.guarded(operation, call)).await;
-        let answer = answer.unwrap_or_else(|_| {
-            Err(StoreError::unavailable(format!(
-                "{operation} gave no answer within {patience:?}"
-            )))
-        });
+        // In a block, so that the guard is there when a late call is dropped.
+        let in_time = async move {
+            let answer = tokio::time::timeout(patience, call).await;
+            answer.unwrap_or_else(|_| {
+                Err(StoreError::unavailable(format!(
+                    "{operation} gave no answer within {patience:?}"
+                )))
+            })
+        };
+        let answer = self.guarded(operation, in_time).await;
         self.note(operation, answer)
     }
 
@@ -64,7 +68,7 @@ impl Link {
         self.note(operation, answer)
     }
 
-    /// Turns a panic in the store into an error whose outcome is unknown.
+    /// Turns a panic in the store, or while its call is dropped, into an error whose outcome is unknown.
     async fn guarded<T>(
         &self,
         operation: &'static str,
@@ -84,7 +88,7 @@ impl Link {
     fn note<T>(&self, operation: &'static str, answer: Result<T>) -> Result<T> {
         match &answer {
             Err(error) if error.is_transient() => self.contact.failed(operation, error),
-            _ => self.contact.answered(),
+            _ => self.contact.answered(operation),
         }
         answer
     }

@@ -31,6 +31,9 @@ use crate::runtime::Shared;
 use crate::shutdown::{self, ShutdownReport};
 use crate::stats::{Counters, WorkerStats};
 
+/// How long the worker's own tasks have to leave off at the end.
+const PATIENCE_WITH_SERVICES: Duration = Duration::from_secs(1);
+
 /// A running worker of the store `S`.
 ///
 /// End it with [`shutdown`](Self::shutdown). Dropped without, it stops at
@@ -54,7 +57,7 @@ impl<S: StoreName> Worker<S> {
     pub(crate) fn spawn(parts: Parts) -> Self {
         let (acks, ended) = mpsc::channel(MOST_PENDING);
         let options = parts.options;
-        let contact = Contact::new(S::NAME, options.heartbeat_interval());
+        let contact = Contact::new(S::NAME, options.lock_duration, options.heartbeat_interval());
         let shared = Arc::new(Shared {
             id: parts.id,
             host: parts.host,
@@ -97,7 +100,10 @@ impl<S: StoreName> Worker<S> {
             Arc::new(Report::new(Arc::clone(&shared))),
         ];
         for task in own.into_iter().chain(parts.maintenance) {
-            services.spawn(maintain(task, shared.options.lock_duration));
+            let lock_duration = shared.options.lock_duration;
+            services.spawn(async move {
+                while panicked("maintenance", maintain(&task, lock_duration)).await {}
+            });
         }
         Self {
             shared,
@@ -146,7 +152,8 @@ impl<S: StoreName> Worker<S> {
     /// expire.
     pub async fn shutdown(mut self) -> ShutdownReport {
         let report = shutdown::shutdown(&self.shared, &mut self.fetchers).await;
-        self.services.shutdown().await;
+        // What blocks its thread cannot be aborted, nor waited for.
+        let _ = tokio::time::timeout(PATIENCE_WITH_SERVICES, self.services.shutdown()).await;
         info!(worker = %self.shared.id, ?report, "the worker has stopped");
         report
     }

@@ -289,3 +289,27 @@ async fn a_heartbeat_that_fails_is_repeated_long_before_the_lock_expires() {
     assert_eq!((job.state, job.stalled_count), (JobState::Completed, 0));
     worker.shutdown().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn frequent_heartbeats_over_a_slow_store_still_bring_cancels() {
+    let fixture = fixture().await;
+    let worker = fixture
+        .worker()
+        .lock_duration(secs(30))
+        .heartbeat_interval(millis(50))
+        .register(|_job: Work, ctx: JobContext| async move {
+            ctx.cancelled().await;
+            Err(mq_core::Failure::new("called off").into())
+        })
+        .start()
+        .await
+        .unwrap();
+    let id = fixture.enqueue(&Work { number: 1 }).await;
+    fixture.in_state(&id, JobState::Active).await;
+    let slow = vec![Fault::LateAnswer(millis(200)); 100];
+    fixture.faults.script(Operation::ExtendLocks, slow);
+    fixture.plain().cancel(&id).await.unwrap();
+    let job = tokio::time::timeout(secs(10), fixture.finished(&id)).await;
+    assert_eq!(job.unwrap().state, JobState::Cancelled);
+    worker.shutdown().await;
+}

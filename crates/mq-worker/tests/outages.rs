@@ -30,6 +30,8 @@ async fn a_worker_starts_while_its_store_is_down_and_works_once_it_is_up() {
     fixture.faults.come_back();
     assert_eq!(exit(&fixture.finished(&id).await), r#"{"ok":3}"#);
     assert!(up.elapsed() <= secs(5), "{:?}", up.elapsed());
+    // Within the longest wait, all that failed is asked for again.
+    tokio::time::sleep(secs(5)).await;
     assert_eq!(logs.with("WARN").len(), 1, "{:?}", logs.with("WARN"));
     assert_eq!(logs.with("the store does not answer").len(), 1);
     assert_eq!(logs.with("the store answers again").len(), 1);
@@ -217,4 +219,44 @@ async fn one_ack_that_the_store_cannot_take_does_not_hold_up_the_others() {
     let job = fixture.finished(&ids[0]).await;
     assert_eq!((job.state, job.stalled_count), (JobState::Completed, 1));
     worker.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_outage_of_one_operation_is_warned_of_once_too() {
+    let (logs, _guard) = Logs::collect();
+    let fixture = fixture().await;
+    let worker = fixture
+        .worker()
+        .register(|job: Work, _ctx: JobContext| async move { Ok(job.number) })
+        .start()
+        .await
+        .unwrap();
+    fixture.faults.called(Operation::Claim, 1).await;
+    let faults = vec![Fault::Before; 100];
+    fixture.faults.script(Operation::Claim, faults);
+    fixture.faults.called(Operation::Claim, 100).await;
+    assert_eq!(logs.with("the store does not answer").len(), 1);
+    assert_eq!(logs.with("the store answers again").len(), 0);
+    tokio::time::sleep(secs(60)).await;
+    assert_eq!(logs.with("the store answers again").len(), 1);
+    assert_eq!(logs.with("WARN").len(), 1);
+    worker.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_refuses_heartbeats_for_good_is_said_so_once() {
+    let (logs, _guard) = Logs::collect();
+    let fixture = fixture().await;
+    let worker = fixture
+        .worker()
+        .register(|_job: Work, _ctx: JobContext| std::future::pending())
+        .start()
+        .await
+        .unwrap();
+    fixture.enqueue(&Work { number: 1 }).await;
+    let faults = vec![permanent(); 10];
+    fixture.faults.script(Operation::ExtendLocks, faults);
+    fixture.faults.called(Operation::ExtendLocks, 11).await;
+    assert_eq!(logs.with("ERROR").len(), 1, "{:?}", logs.with("ERROR"));
+    drop(worker);
 }

@@ -6,7 +6,7 @@ mod support;
 use mq_core::{
     AttemptOutcome, ClaimRequest, EnqueueOps, JobId, JobState, LockToken, NewJob, RunOps,
 };
-use mq_worker::{FailedRun, FailureCause, FailureOutcome, JobContext};
+use mq_worker::{FailedRun, FailureCause, FailureOutcome, JobContext, Worker};
 use support::*;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
@@ -165,4 +165,82 @@ async fn a_sweep_goes_on_until_no_expired_lock_is_left() {
     }
     assert_eq!(worker.stats().stalls_requeued, 1_000);
     worker.shutdown().await;
+}
+
+/// A worker that looks for stalled jobs all the time, past its first sweep,
+/// and a job that it runs for long.
+async fn running_long(fixture: &Fixture, heartbeats: std::time::Duration) -> (Worker, JobId) {
+    let worker = fixture
+        .worker()
+        .lock_duration(secs(30))
+        .heartbeat_interval(heartbeats)
+        .stalled_interval(secs(1))
+        .register(|job: Work, _ctx: JobContext| async move {
+            tokio::time::sleep(secs(3_600)).await;
+            Ok(job.number)
+        })
+        .start()
+        .await
+        .unwrap();
+    // Claimed soon after a heartbeat.
+    tokio::time::sleep(secs(51)).await;
+    let id = fixture.enqueue(&Work { number: 1 }).await;
+    fixture.in_state(&id, JobState::Active).await;
+    (worker, id)
+}
+
+async fn is_alive(fixture: &Fixture, worker: &Worker, id: &JobId) {
+    let job = fixture.job(id).await;
+    assert_eq!((job.state, job.stalled_count), (JobState::Active, 0));
+    let stats = worker.stats();
+    assert_eq!((stats.locks_lost, stats.stalls_requeued), (0, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_worker_that_was_frozen_does_not_call_its_own_live_jobs_stalled() {
+    for frozen in [31, 45, 3_000] {
+        let fixture = fixture().await;
+        let (worker, id) = running_long(&fixture, secs(10)).await;
+        tokio::time::advance(secs(frozen)).await;
+        tokio::time::sleep(secs(120)).await;
+        is_alive(&fixture, &worker, &id).await;
+        assert!(fixture.faults.calls(Operation::RecoverStalled) > 50);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_worker_that_cannot_extend_its_locks_does_not_call_its_own_jobs_stalled() {
+    let fixture = fixture().await;
+    let (worker, id) = running_long(&fixture, secs(10)).await;
+    let faults = vec![Fault::Before; 30];
+    fixture.faults.script(Operation::ExtendLocks, faults);
+    tokio::time::sleep(secs(240)).await;
+    assert!(fixture.faults.calls(Operation::ExtendLocks) > 30);
+    is_alive(&fixture, &worker, &id).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_outage_shorter_than_a_late_heartbeat_is_one_if_locks_may_expire_in_it() {
+    let fixture = fixture().await;
+    let (worker, id) = running_long(&fixture, secs(25)).await;
+    let other = fixture
+        .worker()
+        .heartbeat_interval(secs(25))
+        .stalled_interval(secs(1))
+        .queue("other")
+        .only_queues(["other"])
+        .register(|job: Work, _ctx: JobContext| async move { Ok(job.number) })
+        .start()
+        .await
+        .unwrap();
+    // The heartbeats come at 75 s and at 100 s, so the lock ends at 130 s.
+    tokio::time::sleep(secs(69)).await;
+    fixture.faults.go_down();
+    tokio::time::sleep(secs(12)).await;
+    let faults = vec![Fault::Before; 2];
+    fixture.faults.script(Operation::ExtendLocks, faults);
+    fixture.faults.come_back();
+    tokio::time::sleep(secs(120)).await;
+    is_alive(&fixture, &worker, &id).await;
+    assert_eq!(other.stats().stalls_requeued, 0);
 }

@@ -25,7 +25,7 @@ use crate::extension::MaintenanceTask;
 use crate::panic;
 
 /// Does round after round until the task is aborted.
-pub(crate) async fn maintain(task: Arc<dyn MaintenanceTask>, lock_duration: Duration) {
+pub(crate) async fn maintain(task: &Arc<dyn MaintenanceTask>, lock_duration: Duration) {
     let mut backoff = Backoff::within(lock_duration);
     let mut failing = false;
     let pulse = task.pulse();
@@ -38,7 +38,7 @@ pub(crate) async fn maintain(task: Arc<dyn MaintenanceTask>, lock_duration: Dura
                 wait
             }
             Ok(Err(error)) => {
-                complain(&*task, &error, std::mem::replace(&mut failing, true));
+                complain(&**task, &error, std::mem::replace(&mut failing, true));
                 sleep(backoff.delay()).await;
                 continue;
             }
