@@ -95,8 +95,8 @@ impl<S: StoreName> WorkerBuilder<S> {
     /// Runs jobs of type `J` with this function on the runtime's pool of
     /// threads that may block, and serves `J`'s queue.
     ///
-    /// It can be told to stop ([`JobContext::is_cancelled`]), but not stopped:
-    /// past its time-out it keeps its lock and its slot until it returns.
+    /// Once a thread has begun it, it can be told to stop
+    /// ([`JobContext::is_cancelled`]), but not stopped: past its time-out it keeps its lock and its slot until it returns.
     pub fn register_blocking<J, F>(self, handler: F) -> Self
     where
         S: SameStoreAs<J::Store>,

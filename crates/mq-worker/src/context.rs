@@ -28,6 +28,11 @@ impl JobContext {
         Self { run, shared }
     }
 
+    /// Notes that the handler begins on the blocking pool; false if it must not.
+    pub(crate) fn begins_to_block(&self) -> bool {
+        self.run.begins_to_block()
+    }
+
     /// The job's id.
     pub fn id(&self) -> &JobId {
         &self.run.job.id
@@ -143,7 +148,10 @@ impl JobContext {
                 Ok(())
             }
             Err(error) => {
-                if let StoreError::LockLost { .. } = error {
+                // A task of the handler may outlive the run.
+                if let StoreError::LockLost { .. } = error
+                    && !self.run.has_ended()
+                {
                     self.shared.lock_lost(&self.run);
                 }
                 Err(error.into())

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use mq_core::AckOutcome;
+use tokio::task::coop::unconstrained;
 use tokio::time::{Instant, sleep};
 use tracing::{Instrument, Span, debug, info, info_span, warn};
 
@@ -33,16 +34,26 @@ pub(crate) async fn execute(
     let verdict = if shared.stopping.is_cancelled() || Instant::now() >= safe_until {
         Verdict::Release
     } else {
-        let span = span_of(&run);
-        let ended = drive(&shared, &run, &handler, &span).await;
-        let verdict = decide(&run.job, ended, run.stop_reason());
-        span.in_scope(|| log(&run, &verdict));
-        verdict
+        let judged = AssertUnwindSafe(judge(&shared, &run, &handler)).catch_unwind();
+        judged.await.unwrap_or_else(|payload| {
+            // Whatever panics, the run ends: its lock would be extended for ever.
+            let ended = Ended::Panicked(panic::message(payload));
+            decide(&run.job, ended, run.stop_reason())
+        })
     };
     shared.held.ended(&run);
     shared.settle(run, verdict).await;
     // Only now: whoever acknowledges more slowly than handlers end holds them up.
     drop(slot);
+}
+
+/// Runs the handler, and decides what became of it.
+async fn judge(shared: &Arc<Shared>, run: &Arc<Run>, handler: &Handler) -> Verdict {
+    let span = span_of(run);
+    let ended = drive(shared, run, handler, &span).await;
+    let verdict = decide(&run.job, ended, run.stop_reason());
+    span.in_scope(|| log(run, &verdict));
+    verdict
 }
 
 /// The span of a run: everything a handler logs is in it.
@@ -65,9 +76,9 @@ async fn drive(shared: &Arc<Shared>, run: &Arc<Run>, handler: &Handler, span: &S
         Err(payload) => Ended::Panicked(panic::message(payload)),
         Ok(Work::Ended(end)) => Ended::Returned(end),
         Ok(Work::Blocking(task)) => {
-            run.blocks();
             let task = task.map(|joined| match joined {
-                Ok(end) => Ended::Returned(end),
+                Ok(Some(end)) => Ended::Returned(end),
+                Ok(None) => Ended::Dropped,
                 Err(error) => match error.try_into_panic() {
                     Ok(payload) => Ended::Panicked(panic::message(payload)),
                     // The runtime shuts down, and never began it.
@@ -77,6 +88,8 @@ async fn drive(shared: &Arc<Shared>, run: &Arc<Run>, handler: &Handler, span: &S
             let mut task = std::pin::pin!(task);
             match until_told_to_stop(run, &mut task).await {
                 Some(ended) => ended,
+                // No thread may be free for it for long: it is not waited for.
+                None if run.call_off() => Ended::Dropped,
                 // It cannot be dropped: its lock and its slot are kept.
                 None => task.await,
             }
@@ -124,11 +137,13 @@ async fn until_told_to_stop<T>(
             None => std::future::pending().await,
         }
     };
+    // Unconstrained: a handler that always has something to do uses up its task's
+    // share of time in each poll, and would leave none to notice these by.
     tokio::select! {
         biased;
         ended = handler => Some(ended),
-        _ = run.stopped() => None,
-        () = time_is_over => {
+        _ = unconstrained(run.stopped()) => None,
+        () = unconstrained(time_is_over) => {
             run.stop(StopReason::Timeout);
             None
         }

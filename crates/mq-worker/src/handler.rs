@@ -33,8 +33,9 @@ pub(crate) enum Work {
     Ended(RunEnd),
     /// It runs when polled, and stops when dropped.
     Future(BoxFuture<'static, RunEnd>),
-    /// It runs on the blocking pool, and cannot be stopped.
-    Blocking(JoinHandle<RunEnd>),
+    /// It runs on the blocking pool, where it cannot be stopped; it answers
+    /// nothing if the run was called off before it began.
+    Blocking(JoinHandle<Option<RunEnd>>),
 }
 
 impl Handler {
@@ -119,7 +120,8 @@ where
                 let function = Arc::clone(&self.function);
                 let span = tracing::Span::current();
                 Work::Blocking(tokio::task::spawn_blocking(move || {
-                    span.in_scope(|| RunEnd::of::<J>(function(job, context)))
+                    let may_begin = context.begins_to_block();
+                    may_begin.then(|| span.in_scope(|| RunEnd::of::<J>(function(job, context))))
                 }))
             }
         }

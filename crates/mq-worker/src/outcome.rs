@@ -1,9 +1,12 @@
 //! How a run ends, as handlers and phase runners say it.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use mq_core::{Defect, DefectKind, Exit, FlowChild, HandlerError, Job, RawJson};
 use serde::Serialize;
+
+use crate::panic;
 
 /// How a run ended. Handlers say it with a `Result`; a
 /// [`PhaseRunner`](crate::PhaseRunner) says it with this.
@@ -71,7 +74,7 @@ impl RunEnd {
 
     /// A run that returned a value.
     pub fn completed<T: Serialize>(value: &T) -> Self {
-        match RawJson::encode(&Exit::<&T, ()>::Ok(value)) {
+        match encode(&Exit::<&T, ()>::Ok(value)) {
             Ok(exit) => Self::Completed { exit },
             Err(error) => {
                 let message = format!("the result does not encode to JSON: {error}");
@@ -82,7 +85,7 @@ impl RunEnd {
 
     /// A run that returned an error.
     pub fn failed<E: Serialize>(error: &E, retry: Retry) -> Self {
-        match RawJson::encode(&Exit::<(), &E>::Err(error)) {
+        match encode(&Exit::<(), &E>::Err(error)) {
             Ok(exit) => Self::Failed { exit, retry },
             Err(unencodable) => {
                 let message = format!("the error does not encode to JSON: {unencodable}");
@@ -98,6 +101,13 @@ impl RunEnd {
             retry,
         }
     }
+}
+
+/// Encodes what a handler ended with; a panic on the way is not the handler's.
+fn encode<T: Serialize>(exit: &T) -> Result<RawJson, String> {
+    catch_unwind(AssertUnwindSafe(|| RawJson::encode(exit)))
+        .map_err(|payload| format!("panicked: {}", panic::message(payload)))?
+        .map_err(|error| error.to_string())
 }
 
 /// `{"defect": …}`.

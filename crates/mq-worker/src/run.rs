@@ -35,6 +35,10 @@ impl StopReason {
     }
 }
 
+const UNBEGUN: u8 = 0;
+const BLOCKING: u8 = 1;
+const CALLED_OFF: u8 = 2;
+
 /// One claimed job under its lock.
 #[derive(Debug)]
 pub(crate) struct Run {
@@ -48,7 +52,8 @@ pub(crate) struct Run {
     stopped: Notify,
     lost: AtomicBool,
     handled: AtomicBool,
-    blocking: AtomicBool,
+    /// Whether a thread of the blocking pool has begun the handler.
+    blocking: AtomicU8,
     task: Mutex<Option<AbortHandle>>,
 }
 
@@ -63,7 +68,7 @@ impl Run {
             stopped: Notify::new(),
             lost: AtomicBool::new(false),
             handled: AtomicBool::new(false),
-            blocking: AtomicBool::new(false),
+            blocking: AtomicU8::new(UNBEGUN),
             task: Mutex::new(None),
         }
     }
@@ -119,14 +124,26 @@ impl Run {
         self.handled.load(Ordering::SeqCst)
     }
 
-    /// Notes that the handler runs on the blocking pool.
-    pub(crate) fn blocks(&self) {
-        self.blocking.store(true, Ordering::SeqCst);
+    /// Notes that the handler begins on the blocking pool; false if it must not,
+    /// as it was called off.
+    pub(crate) fn begins_to_block(&self) -> bool {
+        self.leaves_queue(BLOCKING)
+    }
+
+    /// Sees to it that the handler never begins on the blocking pool; false if
+    /// it has begun.
+    pub(crate) fn call_off(&self) -> bool {
+        self.leaves_queue(CALLED_OFF)
+    }
+
+    fn leaves_queue(&self, to: u8) -> bool {
+        let (order, blocking) = (Ordering::SeqCst, &self.blocking);
+        blocking.compare_exchange(UNBEGUN, to, order, order).is_ok()
     }
 
     /// Whether a handler runs that cannot be stopped.
     pub(crate) fn cannot_be_stopped(&self) -> bool {
-        self.blocking.load(Ordering::SeqCst) && !self.has_ended()
+        self.blocking.load(Ordering::SeqCst) == BLOCKING && !self.has_ended()
     }
 
     pub(crate) fn progress(&self) -> Option<RawJson> {
@@ -142,8 +159,11 @@ impl Run {
         *self.task.lock() = Some(task);
     }
 
-    /// Drops the handler where it stands.
+    /// Drops the handler where it stands; one that blocks, and tasks that the
+    /// handler began, can only be told.
     pub(crate) fn abort(&self) {
+        self.stop(StopReason::Shutdown);
+        self.call_off();
         if let Some(task) = &*self.task.lock() {
             task.abort();
         }

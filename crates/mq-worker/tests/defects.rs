@@ -237,3 +237,43 @@ async fn a_handler_error_without_attempts_left_fails_the_job() {
     assert_eq!(fixture.outcomes(&id).await, [AttemptOutcome::Failed]);
     worker.shutdown().await;
 }
+
+/// A value that panics when it is encoded.
+#[derive(Deserialize)]
+struct Loud;
+
+impl Serialize for Loud {
+    fn serialize<S: serde::Serializer>(&self, _: S) -> Result<S::Ok, S::Error> {
+        panic!("not today");
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+struct Shout;
+
+impl Job for Shout {
+    const NAME: &'static str = "shout";
+    type Store = DefaultStore;
+    type Output = Loud;
+    type Error = Failure;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_result_whose_encoding_panics_fails_the_job_and_never_runs_it_again() {
+    let fixture = fixture().await;
+    let worker = fixture
+        .worker()
+        .register(|_job: Shout, _ctx: JobContext| async move { Ok(Loud) })
+        .start()
+        .await
+        .unwrap();
+    let mut spec = spec(&Shout);
+    spec.attempts_max = 3;
+    let id = fixture.enqueue_spec(spec).await;
+    let job = fixture.finished(&id).await;
+    assert_eq!(fixture.outcomes(&id).await, [AttemptOutcome::Failed]);
+    let exit = exit(&job);
+    assert!(exit.contains(r#""kind":"encode""#), "{exit}");
+    assert!(exit.contains("panicked: not today"), "{exit}");
+    worker.shutdown().await;
+}

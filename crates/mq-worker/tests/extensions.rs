@@ -289,3 +289,33 @@ async fn each_run_is_a_span_with_the_jobs_id_name_queue_and_attempt() {
     assert_eq!(logs.with("span job "), expected);
     worker.shutdown().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_maintenance_task_goes_on_whatever_of_it_panics() {
+    struct Fragile(mpsc::UnboundedSender<()>, AtomicU32);
+    #[async_trait]
+    impl MaintenanceTask for Fragile {
+        fn name(&self) -> &str {
+            assert_ne!(self.1.fetch_add(1, Ordering::SeqCst), 2, "no name");
+            "fragile"
+        }
+        async fn round(&self) -> Result<Duration, StoreError> {
+            assert_ne!(self.1.fetch_add(1, Ordering::SeqCst), 1, "no round");
+            self.0.send(()).unwrap();
+            Ok(secs(1))
+        }
+        fn pulse(&self) -> Option<Pulse> {
+            assert_ne!(self.1.fetch_add(1, Ordering::SeqCst), 0, "no pulse");
+            None
+        }
+    }
+    let fixture = fixture().await;
+    let (rounds, mut done) = mpsc::unbounded_channel();
+    let task = Fragile(rounds, AtomicU32::new(0));
+    let worker = fixture.worker().maintenance(task).start().await.unwrap();
+    for _ in 0..3 {
+        let round = tokio::time::timeout(secs(60), done.recv()).await;
+        assert_eq!(round, Ok(Some(())));
+    }
+    worker.shutdown().await;
+}

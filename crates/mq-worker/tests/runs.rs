@@ -313,3 +313,29 @@ async fn progress_that_is_not_of_the_asked_type_says_where() {
     );
     worker.shutdown().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_task_that_outlives_its_run_is_refused_and_no_lock_counts_as_lost() {
+    let fixture = fixture().await;
+    let (answered, mut answers) = tokio::sync::mpsc::unbounded_channel();
+    let worker = fixture
+        .worker()
+        .register(move |job: Work, ctx: JobContext| {
+            let answered = answered.clone();
+            async move {
+                tokio::spawn(async move {
+                    tokio::time::sleep(secs(1)).await;
+                    answered.send(ctx.set_progress(&1).await).unwrap();
+                });
+                Ok(job.number)
+            }
+        })
+        .start()
+        .await
+        .unwrap();
+    fixture.enqueue(&Work { number: 1 }).await;
+    let answer = answers.recv().await.unwrap();
+    assert!(answer.unwrap_err().to_string().contains("is lost"));
+    assert_eq!(worker.stats().locks_lost, 0);
+    worker.shutdown().await;
+}

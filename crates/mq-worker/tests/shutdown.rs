@@ -367,3 +367,32 @@ async fn a_shutdown_that_is_given_up_leaves_nothing_running_either() {
         .num_alive_tasks();
     assert_eq!(alive, 0);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_maintenance_task_that_blocks_its_thread_does_not_hold_up_the_end() {
+    struct Blocks(
+        std::sync::mpsc::Sender<()>,
+        Mutex<std::sync::mpsc::Receiver<()>>,
+    );
+    #[mq_core::async_trait]
+    impl mq_worker::MaintenanceTask for Blocks {
+        fn name(&self) -> &str {
+            "blocks"
+        }
+        async fn round(&self) -> Result<std::time::Duration, mq_core::StoreError> {
+            self.0.send(()).unwrap();
+            let _ = self.1.lock().unwrap().recv();
+            Ok(secs(1))
+        }
+    }
+    let fixture = fixture_on(mq_core::MemoryStore::new()).await;
+    let (begin, begun) = std::sync::mpsc::channel();
+    let (release, released) = std::sync::mpsc::channel();
+    let worker = fixture.worker();
+    let worker = worker.maintenance(Blocks(begin, Mutex::new(released)));
+    let worker = worker.start().await.unwrap();
+    begun.recv().unwrap();
+    let stopped = tokio::time::timeout(secs(20), worker.shutdown()).await;
+    release.send(()).unwrap();
+    assert!(stopped.is_ok());
+}

@@ -84,6 +84,56 @@ async fn a_handler_that_panics_before_its_first_await_or_with_any_value_fails_it
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_panic_with_a_value_that_panics_in_turn_stays_inside() {
+    struct Bomb;
+    impl Drop for Bomb {
+        fn drop(&mut self) {
+            panic!("again");
+        }
+    }
+    let fixture = fixture().await;
+    let worker = fixture
+        .worker()
+        .register(|job: Work, _ctx: JobContext| async move {
+            match job.number {
+                0 => std::panic::panic_any(Bomb),
+                number => Ok(number),
+            }
+        })
+        .start()
+        .await
+        .unwrap();
+    let id = fixture.enqueue(&Work { number: 0 }).await;
+    let job = tokio::time::timeout(secs(60), fixture.finished(&id)).await;
+    assert_eq!(job.unwrap().state, JobState::Failed);
+    let report = worker.shutdown().await;
+    assert!(report.untold.is_empty(), "{report:?}");
+}
+
+#[tokio::test]
+async fn a_handler_that_always_has_something_to_do_is_timed_out_too() {
+    let fixture = fixture_on(mq_core::MemoryStore::new()).await;
+    let worker = fixture
+        .worker()
+        .cancel_grace(millis(1))
+        .register(|_job: Work, _ctx: JobContext| async move {
+            loop {
+                tokio::task::consume_budget().await;
+            }
+        })
+        .start()
+        .await
+        .unwrap();
+    let mut spec = spec(&Work { number: 1 });
+    spec.timeout = Some(millis(1));
+    let id = fixture.enqueue_spec(spec).await;
+    let job = tokio::time::timeout(secs(20), fixture.finished(&id)).await;
+    let job = job.expect("the time-out is never noticed");
+    assert!(exit(&job).contains(r#""kind":"timeout""#), "{}", exit(&job));
+    worker.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_panic_while_a_handler_is_dropped_stays_inside() {
     struct PanicsOnDrop;
     impl Drop for PanicsOnDrop {
