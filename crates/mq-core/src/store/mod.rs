@@ -5,7 +5,7 @@
 //! or the state after it. Operations that work in pages are atomic per page.
 //! Each begins with the validation function of its name in [`crate::validate`].
 //! What an operation promises is written at its method; the cases in
-//! [`crate::contract`] (feature `contract`) decide whether a store keeps it.
+//! `mq_core::contract` (feature `contract`) decide whether a store keeps it.
 
 mod admin;
 mod enqueue;
