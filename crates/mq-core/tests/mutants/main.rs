@@ -83,6 +83,9 @@ mutants! {
         "run::wait::a_wake_up_between_claim_and_wait_is_not_lost";
     NeverAnnounces a_store_that_announces_no_end_is_caught:
         "run::watch::each_end_of_a_run_is_announced";
+    LooksOnlyAtStates a_store_that_knows_no_end_but_by_the_state_is_caught:
+        "run::watch::an_end_is_not_lost_with_a_retry",
+        "run::watch::a_removal_is_not_lost_with_a_new_job_of_the_id";
     HandsOutTwice a_store_that_hands_out_a_job_twice_is_caught:
         "run::claim::a_claimed_job_is_not_claimed_again",
         "run::race::of_64_claimers_no_two_get_the_same_job";

@@ -29,6 +29,7 @@ pub(crate) enum Flaw {
     WakesEveryone,
     ForgetsWakesBeforeTheWait,
     NeverAnnounces,
+    LooksOnlyAtStates,
     HandsOutTwice,
     ClaimsOtherNames,
     ClaimsAnewWhenRepeated,
@@ -291,9 +292,17 @@ impl StoreLayer for Broken {
         self.inner.await_wake(&queues, wake).await
     }
 
-    async fn await_finished(&self, ids: &[JobId], cursor: WatchCursor) -> Result<()> {
-        if self.flaw == Flaw::NeverAnnounces {
-            std::future::pending().await
+    async fn await_finished(&self, ids: &[JobId], mut cursor: WatchCursor) -> Result<()> {
+        match self.flaw {
+            Flaw::NeverAnnounces => std::future::pending().await,
+            Flaw::LooksOnlyAtStates => {
+                let watch = self.inner.watch(ids).await?;
+                if !watch.finished.is_empty() {
+                    return Ok(());
+                }
+                cursor = watch.cursor;
+            }
+            _ => {}
         }
         self.inner.await_finished(ids, cursor).await
     }
