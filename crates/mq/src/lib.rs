@@ -11,6 +11,12 @@ pub mod guide;
 
 #[doc(inline)]
 pub use mq_core::*;
+#[cfg(feature = "diesel-pg")]
+#[doc(inline)]
+pub use mq_diesel_pg as diesel_pg;
+#[cfg(feature = "redis")]
+#[doc(inline)]
+pub use mq_redis as redis;
 #[cfg(feature = "worker")]
 #[doc(inline)]
 pub use mq_worker::*;

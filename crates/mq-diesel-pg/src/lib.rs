@@ -1,0 +1,1 @@
+//! The Postgres store of mq, on diesel-async.

@@ -1,0 +1,1 @@
+//! The Redis store of mq: one Lua script per operation.
