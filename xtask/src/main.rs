@@ -1,10 +1,11 @@
-//! Everything a contributor runs: `cargo xtask test`, `ci`, `bench`.
+//! Everything a contributor runs: `cargo xtask test`, `ci`, `bench`, `services`.
 
 mod bench;
 mod ci;
 mod features;
 mod manifest;
 mod package;
+mod services;
 mod step;
 mod test;
 mod workspace;
@@ -40,6 +41,12 @@ enum Command {
         /// Which benchmarks; all of them if none is named.
         names: Vec<String>,
     },
+    /// Throw-away Redis and Postgres for tests that you run by hand; `test`
+    /// starts and stops its own.
+    Services {
+        #[command(subcommand)]
+        action: services::Action,
+    },
 }
 
 fn main() -> ExitCode {
@@ -58,6 +65,7 @@ fn run(cli: Cli) -> anyhow::Result<()> {
     match cli.command {
         Command::Test => step::run(&shell, test::STEPS),
         Command::Ci { steps } => ci::run(&shell, &steps),
+        Command::Services { action } => services::run(&shell, &action),
         Command::Bench { quick, names } => bench::run(&shell, bench::Length::from(quick), &names),
     }
 }

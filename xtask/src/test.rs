@@ -2,10 +2,10 @@
 
 use xshell::{Shell, cmd};
 
+use crate::services;
 use crate::step::Step;
 
-/// The two kinds of tests. What they need beyond the workspace, a server for
-/// instance, is a step of its own before them.
+/// The two kinds of tests. Each has servers at hand while it runs.
 pub(crate) const STEPS: &[Step] = &[
     Step {
         name: "doctests",
@@ -19,6 +19,7 @@ pub(crate) const STEPS: &[Step] = &[
 
 /// The examples in the documentation, which nextest does not run.
 fn doctests(shell: &Shell) -> anyhow::Result<()> {
+    let _servers = services::provide(shell)?;
     cmd!(shell, "cargo test --workspace --all-features --doc").run()?;
     Ok(())
 }
@@ -26,6 +27,7 @@ fn doctests(shell: &Shell) -> anyhow::Result<()> {
 /// All others; by nextest if it is installed. The runner writes straight to
 /// where xtask writes.
 fn tests(shell: &Shell) -> anyhow::Result<()> {
+    let _servers = services::provide(shell)?;
     let nextest = cmd!(shell, "cargo nextest --version")
         .quiet()
         .ignore_stdout()
