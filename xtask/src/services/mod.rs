@@ -4,7 +4,7 @@ mod install;
 mod server;
 mod state;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::Subcommand;
@@ -71,6 +71,25 @@ fn folder() -> PathBuf {
     workspace::root().join("target/services")
 }
 
+/// How the folders of servers begin that end with a process; its id follows.
+const PREFIX: &str = "test-";
+
+/// Removes the data of runs that were cut short, where the system tells which
+/// processes there are.
+fn remove_leftovers() {
+    if !Path::new("/proc/self").exists() {
+        return;
+    }
+    for entry in std::fs::read_dir(folder()).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let rest = name.to_str().and_then(|name| name.strip_prefix(PREFIX));
+        let process = rest.and_then(|rest| rest.split('-').next());
+        if process.is_some_and(|id| !Path::new("/proc").join(id).exists()) {
+            std::fs::remove_dir_all(entry.path()).ok();
+        }
+    }
+}
+
 /// Servers that run as long as this lives.
 pub(crate) struct Servers {
     // Ended before their data goes.
@@ -102,8 +121,9 @@ pub(crate) fn provide(shell: &Shell) -> anyhow::Result<Servers> {
         });
     }
     std::fs::create_dir_all(folder())?;
+    remove_leftovers();
     let data = tempfile::Builder::new()
-        .prefix("test-")
+        .prefix(&format!("{PREFIX}{}-", std::process::id()))
         .tempdir_in(folder())
         .context("no folder for the servers' data")?;
     let mut servers = Vec::new();
