@@ -5,6 +5,7 @@ mod ci;
 mod features;
 mod manifest;
 mod package;
+#[cfg_attr(not(unix), path = "services/absent.rs")]
 mod services;
 mod step;
 mod test;
