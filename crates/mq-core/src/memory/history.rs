@@ -10,12 +10,24 @@ use crate::time::Timestamp;
 /// How long automatic retention spares a watched job from its end.
 pub(super) const SPARED_FOR: Duration = Duration::from_secs(60);
 
+/// Why a finished job is spared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sparing {
+    /// It was watched: for 60 s from its end.
+    ForAWhile,
+    /// It is a flow's parent, and its rows are the only record of cancels
+    /// that are due.
+    WhileItOwes,
+}
+
 /// Finished jobs in the order they ended. Those that are spared for now count
 /// but stay, so they lie apart: what may go is found without walking them.
 #[derive(Default)]
 pub(super) struct History {
     removable: BTreeMap<TimeKey, Slot>,
     spared: BTreeMap<TimeKey, Slot>,
+    /// Those of the spared that time lets go.
+    spared_for_a_while: BTreeMap<TimeKey, Slot>,
     /// How many of the spared ended before the oldest removable did.
     spared_before: usize,
 }
@@ -30,8 +42,11 @@ impl History {
         }
     }
 
-    pub(super) fn insert_spared(&mut self, key: TimeKey, slot: Slot) {
+    pub(super) fn insert_spared(&mut self, key: TimeKey, slot: Slot, sparing: Sparing) {
         self.spared.insert(key, slot);
+        if sparing == Sparing::ForAWhile {
+            self.spared_for_a_while.insert(key, slot);
+        }
         if self.oldest().is_some_and(|oldest| key < oldest) {
             self.spared_before += 1;
         }
@@ -40,6 +55,7 @@ impl History {
     pub(super) fn remove(&mut self, key: TimeKey) {
         let oldest = self.oldest();
         if self.spared.remove(&key).is_some() {
+            self.spared_for_a_while.remove(&key);
             if oldest.is_some_and(|oldest| key < oldest) {
                 self.spared_before -= 1;
             }
@@ -52,9 +68,9 @@ impl History {
         }
     }
 
-    /// The jobs whose sparing is over at `now`, oldest first.
+    /// A job whose sparing for having been watched is over at `now`.
     pub(super) fn spared_too_long(&self, now: Timestamp) -> Option<Slot> {
-        let (key, slot) = self.spared.first_key_value()?;
+        let (key, slot) = self.spared_for_a_while.first_key_value()?;
         (key.at.saturating_add(SPARED_FOR) <= now).then_some(*slot)
     }
 
@@ -103,6 +119,9 @@ mod tests {
             if let Some(oldest) = self.oldest() {
                 assert_eq!(self.spared_before, self.spared.range(..oldest).count());
             }
+            for (key, slot) in &self.spared_for_a_while {
+                assert_eq!(self.spared.get(key), Some(slot));
+            }
         }
 
         /// What `next_to_go` answers, found by walking.
@@ -129,7 +148,7 @@ mod tests {
     proptest! {
         #[test]
         fn what_goes_next_is_what_a_walk_would_find(
-            steps in prop::collection::vec((0_u8..5, 0_u64..40), 1..120),
+            steps in prop::collection::vec((0_u8..6, 0_u64..40), 1..120),
             count in prop::option::of(0_u32..12),
             age in prop::option::of(0_u64..40),
         ) {
@@ -144,8 +163,9 @@ mod tests {
                 };
                 match step {
                     0 | 1 => history.insert(key, slot),
-                    2 => history.insert_spared(key, slot),
-                    3 => {
+                    2 => history.insert_spared(key, slot, Sparing::ForAWhile),
+                    3 => history.insert_spared(key, slot, Sparing::WhileItOwes),
+                    4 => {
                         let mut all: Vec<TimeKey> = Vec::new();
                         for part in history.parts() {
                             all.extend(part.keys());
@@ -155,8 +175,8 @@ mod tests {
                         }
                     }
                     _ => {
-                        if let Some((key, slot)) = history.spared.pop_first() {
-                            history.spared.insert(key, slot);
+                        if let Some((key, slot)) = history.spared.first_key_value() {
+                            let (key, slot) = (*key, *slot);
                             history.remove(key);
                             history.insert(key, slot);
                         }

@@ -5,12 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::arena::Ix;
+use super::flow::Flow;
+use super::history::Sparing;
 use super::state::Group;
 use crate::id::{DedupeKey, JobId, JobName, LockToken, QueueName};
 use crate::json::RawJson;
 use crate::record::whole::whole;
 use crate::record::{
-    AttemptOutcome, AttemptRecord, Backoff, FlowState, JobRecord, JobSpec, JobState, Keep,
+    AttemptOutcome, AttemptRecord, Backoff, JobRecord, JobSpec, JobState, Keep,
     MAX_ATTEMPT_RECORDS, Metadata, ParentEnvelope, Retention, TraceContext,
 };
 use crate::time::Timestamp;
@@ -66,13 +68,13 @@ pub(super) struct Held {
 }
 
 /// What few jobs have.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub(super) struct Extra {
     pub(super) metadata: Metadata,
     pub(super) dedupe_key: Option<DedupeKey>,
     pub(super) trace: Option<TraceContext>,
     pub(super) parent: Option<ParentEnvelope>,
-    pub(super) flow: Option<FlowState>,
+    pub(super) flow: Option<Box<Flow>>,
     pub(super) failed_reason: Option<String>,
     pub(super) progress: Option<RawJson>,
     /// The place in the stream of ends of this job's last one, or else of the
@@ -107,7 +109,8 @@ pub(super) struct Job {
     pub(super) state: JobState,
     pub(super) cancel_requested: bool,
     pub(super) watched: bool,
-    /// Whether automatic retention spares this finished job for now.
+    /// Whether automatic retention spares this finished job because it was
+    /// watched.
     pub(super) spared: bool,
 }
 
@@ -164,6 +167,28 @@ impl Job {
 
     pub(super) fn dedupe_key(&self) -> Option<&DedupeKey> {
         self.extra.as_ref()?.dedupe_key.as_ref()
+    }
+
+    pub(super) fn flow(&self) -> Option<&Flow> {
+        self.extra.as_ref()?.flow.as_deref()
+    }
+
+    pub(super) fn flow_mut(&mut self) -> Option<&mut Flow> {
+        self.extra.as_mut()?.flow.as_deref_mut()
+    }
+
+    /// Whether it is a flow's parent and its rows still owe cancels.
+    pub(super) fn owes(&self) -> bool {
+        self.flow().is_some_and(|flow| flow.owed() > 0)
+    }
+
+    /// Why automatic retention spares it, if it does.
+    pub(super) fn sparing(&self) -> Option<Sparing> {
+        if self.spared {
+            Some(Sparing::ForAWhile)
+        } else {
+            self.owes().then_some(Sparing::WhileItOwes)
+        }
     }
 
     /// The part of its `keep` that applies to the state it is in.
@@ -231,7 +256,7 @@ impl Job {
             record.dedupe_key.clone_from(&extra.dedupe_key);
             record.trace.clone_from(&extra.trace);
             record.parent.clone_from(&extra.parent);
-            record.flow.clone_from(&extra.flow);
+            record.flow = extra.flow.as_ref().map(|flow| flow.state().clone());
             record.failed_reason.clone_from(&extra.failed_reason);
             record.progress.clone_from(&extra.progress);
         }

@@ -40,8 +40,7 @@ use crate::validate::{Limits, MAX_BATCH};
 /// A store that lives in this process's memory and ends with it.
 ///
 /// It keeps every promise that the other stores keep, but for surviving the
-/// process, and answers [`Unsupported`](crate::StoreError::Unsupported) to
-/// everything about flows. It is fit for tests, for work that may be lost, and
+/// process. It is fit for tests, for work that may be lost, and
 /// as the reference that other stores are compared with. Clones are handles on
 /// the same data.
 ///
@@ -99,11 +98,13 @@ impl MemoryStore {
 
     /// Does one atomic step, then tells those who wait for what it did.
     fn step<T>(&self, step: impl FnOnce(&mut State) -> T) -> T {
-        let (answer, to_tell) = {
+        // What is gone is dropped last, when the lock is free again.
+        let (answer, to_tell, _gone) = {
             let mut state = self.shared.state.lock();
             let answer = step(&mut state);
             state.flush_wakes();
-            (answer, state.wakes.take_to_tell())
+            let gone = std::mem::take(&mut state.gone_flows);
+            (answer, state.wakes.take_to_tell(), gone)
         };
         for waiter in to_tell {
             waiter.notify_one();

@@ -7,9 +7,10 @@ use async_trait::async_trait;
 use hashbrown::HashSet;
 use tokio::sync::Notify;
 
+use super::flow::Flow;
 use super::job::Slot;
 use super::terminal::{End, Removals};
-use super::{MemoryStore, State, flow};
+use super::{MemoryStore, State};
 use crate::error::StoreError;
 use crate::id::{JobId, LockToken, QueueName};
 use crate::json::RawJson;
@@ -31,15 +32,18 @@ impl RunOps for MemoryStore {
 
     async fn ack_many(&self, acks: Vec<Ack>) -> Result<Vec<Result<Acked>>> {
         let refused = self.refused_acks(&acks);
-        let acks = acks.into_iter().zip(refused);
-        Ok(self.in_pages(acks, |state, page, now| {
-            let mut removals = Removals::of_one_page();
-            page.map(|(ack, refused)| match refused {
-                Some(error) => Err(error),
-                None => state.ack(ack, now, &mut removals),
-            })
-            .collect()
-        }))
+        let fan_outs = acks.iter().any(|ack| is_fan_out(&ack.outcome));
+        let runs = acks
+            .into_iter()
+            .zip(refused)
+            .map(|(ack, refused)| refused.map_or_else(|| Ok(self.ended(ack)), Err));
+        Ok(if fan_outs {
+            // Without the lock: a flow's rows may be many.
+            let runs: Vec<_> = runs.collect();
+            self.in_pages(runs, |state, page, now| state.end_runs(page, now))
+        } else {
+            self.in_pages(runs, |state, page, now| state.end_runs(page, now))
+        })
     }
 
     async fn release_many(&self, locks: Vec<Lock>) -> Result<Vec<Result<()>>> {
@@ -129,10 +133,22 @@ impl RunOps for MemoryStore {
     }
 }
 
-/// What follows a run.
-enum Next {
+/// A run that is to end.
+struct Ended {
+    lock: Lock,
+    how: Ending,
+}
+
+/// How a run is to end.
+enum Ending {
     End(End),
-    Again(AttemptOutcome, Option<RawJson>, Duration),
+    Retry(Duration, Option<RawJson>),
+    Snooze(Duration),
+    FanOut(Box<Flow>),
+}
+
+fn is_fan_out(outcome: &AckOutcome) -> bool {
+    matches!(outcome, AckOutcome::FanOut { .. })
 }
 
 /// Does something when it goes out of scope, however a future ends.
@@ -145,6 +161,24 @@ impl<F: Fn()> Drop for OnDrop<F> {
 }
 
 impl MemoryStore {
+    fn ended(&self, Ack { lock, outcome }: Ack) -> Ended {
+        let how = match outcome {
+            AckOutcome::Complete { exit } => Ending::End(End::completed(exit)),
+            AckOutcome::Fail { exit } => Ending::End(End::failed(exit)),
+            AckOutcome::Cancelled => Ending::End(End::cancelled()),
+            AckOutcome::Retry { delay, exit } => Ending::Retry(delay, exit),
+            AckOutcome::Snooze { delay } => Ending::Snooze(delay),
+            AckOutcome::FanOut {
+                fail_fast,
+                children,
+            } => {
+                let (manifest, now) = (lock.token.clone(), self.read_clock());
+                Ending::FanOut(Box::new(Flow::new(manifest, fail_fast, children, now)))
+            }
+        };
+        Ended { lock, how }
+    }
+
     /// What is wrong with each ack that is refused whatever the state.
     fn refused_acks(&self, acks: &[Ack]) -> Vec<Option<StoreError>> {
         let mut seen = HashSet::with_capacity(acks.len());
@@ -175,32 +209,61 @@ impl State {
         }
     }
 
-    fn ack(&mut self, ack: Ack, now: Timestamp, removals: &mut Removals) -> Result<Acked> {
-        let Ack { lock, outcome } = ack;
+    /// Ends a page of runs, those last that fan out.
+    fn end_runs(
+        &mut self,
+        page: &mut dyn Iterator<Item = Result<Ended>>,
+        now: Timestamp,
+    ) -> Vec<Result<Acked>> {
+        let mut removals = Removals::of_one_page();
+        let mut fan_outs = Vec::new();
+        let mut answers = Vec::new();
+        for (place, run) in page.enumerate() {
+            answers.push(match run {
+                Ok(run) if matches!(run.how, Ending::FanOut(_)) => {
+                    fan_outs.push((place, run));
+                    // Until its turn comes.
+                    Ok(Acked { applied: false })
+                }
+                Ok(run) => self.end_run(run, now, &mut removals),
+                Err(error) => Err(error),
+            });
+        }
+        for (place, run) in fan_outs {
+            answers[place] = self.end_run(run, now, &mut removals);
+        }
+        answers
+    }
+
+    fn end_run(
+        &mut self,
+        Ended { lock, how }: Ended,
+        now: Timestamp,
+        removals: &mut Removals,
+    ) -> Result<Acked> {
         let slot = match self.held(&lock) {
             Err(StoreError::LockLost { id }) => return self.ack_again(id, &lock.token),
             held => held?,
         };
         let job = &mut self.jobs[slot];
         let cancel = job.cancel_requested;
-        let consumes = !matches!(outcome, AckOutcome::Snooze { .. });
-        let next = match outcome {
-            AckOutcome::Complete { exit } => Next::End(End::completed(exit)),
-            AckOutcome::Fail { exit } => Next::End(End::failed(exit)),
-            AckOutcome::Cancelled => Next::End(End::cancelled()),
-            AckOutcome::Retry { exit, .. } if cancel => {
-                Next::End(End::cancelled_instead_of_retried(exit))
-            }
-            AckOutcome::Snooze { .. } if cancel => Next::End(End::cancelled()),
-            AckOutcome::Retry { delay, exit } => Next::Again(AttemptOutcome::Retried, exit, delay),
-            AckOutcome::Snooze { delay } => Next::Again(AttemptOutcome::Snoozed, None, delay),
-            AckOutcome::FanOut { .. } => return Err(flow::unsupported("acks that fan out")),
-        };
-        job.last_acked = Some(lock.token);
+        let consumes = !matches!(how, Ending::Snooze(_) | Ending::FanOut(_));
         job.attempts_made = job.attempts_made.saturating_add(u32::from(consumes));
-        match next {
-            Next::End(end) => self.finish(slot, end, now, removals),
-            Next::Again(outcome, exit, delay) => self.put_off(slot, outcome, exit, delay, now),
+        job.last_acked = Some(lock.token);
+        match how {
+            Ending::End(end) => self.finish(slot, end, now, removals),
+            Ending::Retry(_, exit) if cancel => {
+                let end = End::cancelled_instead_of_retried(exit);
+                self.finish(slot, end, now, removals);
+            }
+            Ending::Snooze(_) if cancel => self.finish(slot, End::cancelled(), now, removals),
+            Ending::Retry(delay, exit) => {
+                self.put_off(slot, AttemptOutcome::Retried, exit, delay, now);
+            }
+            Ending::Snooze(delay) => {
+                self.put_off(slot, AttemptOutcome::Snoozed, None, delay, now);
+            }
+            Ending::FanOut(flow) => self.fan_out(slot, flow, now, removals),
         }
         Ok(Acked { applied: true })
     }

@@ -10,6 +10,7 @@ use tokio::sync::Notify;
 
 use super::arena::{Arena, Ix};
 use super::dedupe::{Dedupes, ScopedKey};
+use super::flow::{Flow, FlowSweeps, Outbox};
 use super::history::History;
 use super::job::{IdKey, Job, Policies, Slot, TimeKey, WaitKey};
 use super::limits::Limiter;
@@ -90,6 +91,11 @@ pub(super) struct State {
     pub(super) sweeps: BTreeMap<TimeKey, Slot>,
     pub(super) dedupes: Dedupes,
     pub(super) tokens: Tokens,
+    pub(super) flow_sweeps: FlowSweeps,
+    pub(super) outbox: Outbox,
+    /// Flows whose parents are gone, to be dropped without the lock: they may
+    /// be large.
+    pub(super) gone_flows: Vec<Flow>,
     pub(super) schedules: BTreeMap<ScheduleKey, ScheduleRecord>,
     pub(super) slots_due: BTreeSet<(Timestamp, ScheduleKey)>,
     pub(super) schedule_version: u64,
@@ -125,6 +131,9 @@ impl State {
             sweeps: BTreeMap::new(),
             dedupes: Dedupes::default(),
             tokens: Tokens::default(),
+            flow_sweeps: FlowSweeps::default(),
+            outbox: Outbox::default(),
+            gone_flows: Vec::new(),
             schedules: BTreeMap::new(),
             slots_due: BTreeSet::new(),
             schedule_version: 0,
@@ -288,10 +297,14 @@ impl State {
         slot
     }
 
-    /// Deletes a job with its ledger. Its group, name and queue may go with it.
+    /// Deletes a job with its ledger and its children's rows. Its group, name and queue may go with it.
     pub(super) fn remove(&mut self, slot: Slot, now: Timestamp) {
         self.unfile(slot);
-        let job = self.jobs.remove(slot);
+        let mut job = self.jobs.remove(slot);
+        if let Some(mut flow) = job.extra.as_mut().and_then(|extra| extra.flow.take()) {
+            self.flow_sweeps.forget(slot, &mut flow);
+            self.gone_flows.push(*flow);
+        }
         let hash = short_hash(&self.hasher, &job.id);
         let is_it = |entry: &IdEntry| entry.slot == slot;
         if let Ok(entry) = self.ids.find_entry(table_hash(hash), is_it) {
@@ -326,10 +339,9 @@ impl State {
             JobState::Completed | JobState::Failed | JobState::Cancelled => {
                 if let Some(index) = terminal_index(job.state) {
                     let history = &mut self.names[group.name].finished[index];
-                    if job.spared {
-                        history.insert_spared(job.finish_key(), slot);
-                    } else {
-                        history.insert(job.finish_key(), slot);
+                    match job.sparing() {
+                        Some(why) => history.insert_spared(job.finish_key(), slot, why),
+                        None => history.insert(job.finish_key(), slot),
                     }
                 }
                 if let Some(key) = job.sweep_key() {

@@ -43,6 +43,14 @@ impl End {
         }
     }
 
+    /// Failed for what became of others.
+    pub(super) fn failed_by_store(reason: String) -> Self {
+        Self {
+            failed_reason: Some(reason),
+            ..Self::failed(None)
+        }
+    }
+
     pub(super) fn cancelled() -> Self {
         Self::new(JobState::Cancelled, AttemptOutcome::Cancelled)
     }
@@ -89,10 +97,11 @@ impl State {
     /// Ends a job: every terminal transition, by whatever path, goes through
     /// here. The job's own `keep` may remove it at once.
     ///
-    /// A flow child's report to its parent belongs here too, in the same step,
-    /// once this store serves the flow room.
+    /// A flow's parent calls off what is pending under it, and a flow's child
+    /// leaves its report in the outbox, in the same step.
     pub(super) fn finish(&mut self, slot: Slot, end: End, now: Timestamp, removals: &mut Removals) {
         self.unfile(slot);
+        self.close_flow(slot, now);
         let seq = self.next_seq();
         let announced = self.jobs[slot].watched.then(|| self.wakes.next_end());
         let ceiling = self.ceiling;
@@ -111,6 +120,7 @@ impl State {
         if end.failed_reason.is_some() {
             job.extra_mut().failed_reason = end.failed_reason;
         }
+        self.outbox.append(job);
         if let Some(place) = announced {
             job.extra_mut().announced = place;
             self.wakes.ended(&job.id);
@@ -181,8 +191,16 @@ impl State {
 
     fn sweep_job(&mut self, slot: Slot, now: Timestamp, removals: &mut Removals) {
         let ceiling = self.ceiling;
-        self.update(slot, |job| job.spared = false);
+        self.update(slot, |job| {
+            job.spared = false;
+            if job.owes() {
+                job.sweep_at = None;
+            }
+        });
         let job = &self.jobs[slot];
+        if job.owes() {
+            return;
+        }
         if job.outlives(ceiling).is_some_and(|end| end <= now) {
             self.remove(slot, now);
             removals.0 -= 1;
@@ -230,10 +248,26 @@ impl Job {
         self.spared.then(|| finished_at.saturating_add(SPARED_FOR))
     }
 
+    /// Lets the sweep look at a parent that owes no cancel any more.
+    pub(super) fn sweep_what_is_paid_off(
+        &mut self,
+        ceiling: Option<HistoryCeiling>,
+        now: Timestamp,
+    ) {
+        if self.state.is_terminal() && !self.spared {
+            // A keep by count that could not act has to act now.
+            self.sweep_at = match self.retention() {
+                Some(keep) if keep.count.is_some() => Some(now),
+                _ => self.outlives(ceiling),
+            };
+        }
+    }
+
     /// Decides when the sweep looks at a finished job.
     fn schedule_sweep(&mut self, ceiling: Option<HistoryCeiling>) {
         let outlives = self.outlives(ceiling);
         self.sweep_at = match self.spared_until() {
+            None if self.owes() => None,
             None => outlives,
             // A keep by count that could not act has to act then.
             Some(until) if self.retention().is_some_and(|keep| keep.count.is_some()) => Some(until),

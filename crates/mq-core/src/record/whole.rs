@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 use super::{Backoff, Cadence, JobSpec, Keep, Rate, Retention};
+#[cfg(feature = "memory")]
+use super::{Dedupe, FlowChild, NewJob, When};
 use crate::time::ceil_millis;
 
 pub(crate) fn whole(duration: Duration) -> Duration {
@@ -16,6 +18,31 @@ impl JobSpec {
             backoff: self.backoff.map(Backoff::whole),
             keep: self.keep.map(Keep::whole),
             timeout: self.timeout.map(whole),
+            ..self
+        }
+    }
+}
+
+#[cfg(feature = "memory")]
+impl FlowChild {
+    /// The child as its row keeps it.
+    pub(crate) fn whole(self) -> Self {
+        let NewJob {
+            spec, when, dedupe, ..
+        } = self.job;
+        Self {
+            job: NewJob {
+                spec: spec.whole(),
+                when: match when {
+                    When::After(delay) => When::After(whole(delay)),
+                    at => at,
+                },
+                dedupe: dedupe.map(|dedupe| Dedupe {
+                    ttl: dedupe.ttl.map(whole),
+                    ..dedupe
+                }),
+                ..self.job
+            },
             ..self
         }
     }

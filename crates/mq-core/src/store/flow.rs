@@ -34,8 +34,10 @@ pub trait FlowOps: Send + Sync {
     ) -> Result<Vec<ChildKey>>;
 
     /// What a sweeper has to look after: children that have been pending for
-    /// at least `pending_age` and children whose cancel is still owed. What is
-    /// returned comes again only after another `pending_age`.
+    /// at least `pending_age` and children whose cancel is still owed, up to
+    /// `limit` (clamped to 250) of each. What is returned comes again only
+    /// after another `pending_age`. The children to look for end at 8 MiB of
+    /// payloads, too.
     async fn flow_sweep_work(&self, pending_age: Duration, limit: u32) -> Result<FlowSweepWork>;
 
     /// Says that no cancel is owed to these children any more. Idempotent.

@@ -25,7 +25,7 @@ impl State {
                 JobState::Waiting => waiting.insert(slot),
                 JobState::Delayed => delayed.insert(slot),
                 JobState::Active => active.insert(slot),
-                JobState::WaitingChildren => panic!("flows are not served"),
+                JobState::WaitingChildren => true,
                 _ => finished.insert(slot),
             };
             sweeps.extend(job.sweep_key().map(|key| (key, slot)));
@@ -59,6 +59,9 @@ impl State {
         assert_eq!(listed, self.jobs.iter().count());
         assert_eq!(listed, self.id_count());
         self.check_groups(&counts);
+        self.flow_sweeps.check(&self.jobs);
+        self.outbox.check();
+        assert!(self.gone_flows.is_empty(), "gone flows were not dropped");
         self.check_dedupes();
         let slots_due: BTreeSet<_> = self
             .schedules
@@ -83,6 +86,7 @@ impl State {
             "{job:?}"
         );
         assert!(job.watched || !job.spared, "{job:?}");
+        Self::check_flow(job);
         let last = job.ledger.last().map_or(0, |entry| entry.attempt);
         assert_eq!(last, job.attempts_recorded, "{job:?}");
         let numbers = job
@@ -94,13 +98,33 @@ impl State {
             JobState::Waiting => assert_eq!(group.waiting.get(&job.wait_key()), Some(&slot)),
             JobState::Delayed => assert_eq!(group.delayed.get(&job.run_key()), Some(&slot)),
             JobState::Active => assert_eq!(self.active.get(&job.lock_key()), Some(&slot)),
+            JobState::WaitingChildren => assert!(!job.cancel_requested, "{job:?}"),
             state => {
-                let index = terminal_index(state).expect("flows are not served");
+                let index = terminal_index(state).expect("it has ended");
                 let [removable, spared] = self.names[group.name].finished[index].parts();
-                let part = if job.spared { spared } else { removable };
+                let part = if job.sparing().is_some() {
+                    spared
+                } else {
+                    removable
+                };
                 assert_eq!(part.get(&job.finish_key()), Some(&slot), "{job:?}");
                 assert!(!job.cancel_requested, "{job:?}");
             }
+        }
+    }
+
+    fn check_flow(job: &Job) {
+        let parked = job.state == JobState::WaitingChildren;
+        let pending = match job.flow() {
+            None => 0,
+            Some(flow) => {
+                flow.check();
+                flow.state().counts.pending
+            }
+        };
+        assert_eq!(parked, pending > 0, "{job:?}");
+        if job.state.is_terminal() && !job.spared && job.owes() {
+            assert_eq!(job.sweep_at, None, "{job:?}");
         }
     }
 
@@ -148,13 +172,19 @@ impl State {
         assert_eq!(&orphans, self.dedupes.orphans());
     }
 
-    /// Panics if anything of any job is left.
-    pub(super) fn check_empty(&self) {
+    /// Panics if a job is left, or anything in an index.
+    pub(super) fn check_empty_of_jobs(&self) {
         self.check();
         assert!(self.jobs.is_empty() && self.groups.is_empty());
+    }
+
+    /// Panics if anything of any job is left.
+    pub(super) fn check_empty(&self) {
+        self.check_empty_of_jobs();
         assert!(self.queues.is_empty() && self.names.is_empty());
         assert!(self.dedupes.entries().next().is_none());
         assert!(self.tokens.is_empty(), "tokens are left");
+        assert!(self.outbox.is_empty(), "reports are left");
         assert!(self.wakes.is_idle(), "somebody is still waiting");
         assert!(self.schedules.is_empty() && self.workers.is_empty());
     }

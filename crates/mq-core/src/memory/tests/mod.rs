@@ -2,6 +2,7 @@
 
 mod consistency;
 mod details;
+mod flows;
 mod indexes;
 mod wakes;
 
