@@ -139,13 +139,13 @@ impl StoreError {
 
 /// Input that breaks a rule: the field, its value (shortened), and the rule.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{field} {value} {rule}")]
+#[error("{field} {}{rule}", quoted(value))]
 #[non_exhaustive]
 pub struct InvalidInput {
     /// Which field, such as `queue name` or `metadata "tenant"`.
     pub field: String,
-    /// The value as given, shortened to 64 characters; empty where the rule
-    /// itself says it.
+    /// The value as given, shortened to 64 characters; empty for payloads,
+    /// results and progress, which must not end up in logs.
     pub value: String,
     /// The rule it breaks.
     pub rule: Rule,
@@ -159,6 +159,25 @@ impl InvalidInput {
             value: shortened(&format!("{value:?}")),
             rule,
         }
+    }
+
+    /// Says that `field` breaks `rule`, without its value: for what belongs to
+    /// the user and must not end up in logs.
+    pub fn unquoted(field: impl Into<String>, rule: Rule) -> Self {
+        Self {
+            field: field.into(),
+            value: String::new(),
+            rule,
+        }
+    }
+}
+
+/// A value and the space after it, if there is one to show.
+fn quoted(value: &str) -> String {
+    if value.is_empty() {
+        String::new()
+    } else {
+        format!("{value} ")
     }
 }
 
@@ -233,6 +252,15 @@ mod tests {
                 "queue name \"{}… is 300 bytes long, at most 256",
                 "q".repeat(63)
             )
+        );
+    }
+
+    #[test]
+    fn a_message_without_a_value_names_the_field_and_the_rule() {
+        let error = InvalidInput::unquoted("payload", Rule::TooDeep { most: 100 });
+        assert_eq!(
+            error.to_string(),
+            "payload is nested deeper than 100 levels"
         );
     }
 

@@ -15,15 +15,12 @@ pub(super) fn json(field: &str, value: &RawJson, limits: &Limits) -> Validated {
             bytes: text.len(),
             most: limits.max_payload,
         };
-        return Err(InvalidInput::new(field, text, rule));
+        return Err(InvalidInput::unquoted(field, rule));
     }
     // A text of n bytes nests at most n/2 deep: most payloads need no look.
     if text.len() > 2 * MAX_DEPTH && depth(text) > MAX_DEPTH {
-        return Err(InvalidInput::new(
-            field,
-            text,
-            Rule::TooDeep { most: MAX_DEPTH },
-        ));
+        let rule = Rule::TooDeep { most: MAX_DEPTH };
+        return Err(InvalidInput::unquoted(field, rule));
     }
     Ok(())
 }

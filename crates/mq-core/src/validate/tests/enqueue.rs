@@ -295,17 +295,13 @@ fn every_text_of_a_parent_is_checked() {
 }
 
 #[test]
-fn a_payload_may_be_as_large_as_the_limit() {
+fn a_payload_may_be_as_large_as_the_limit_and_is_not_quoted() {
     let payload = |length: usize| {
         let text = format!("\"{}\"", "x".repeat(length - 2));
         check(|job| job.spec.payload = json(text))
     };
     passes(payload(100));
-    let shown = format!("payload \"\\\"{}…", "x".repeat(61));
-    refuses(
-        payload(101),
-        &format!("{shown} is 101 bytes long, at most 100"),
-    );
+    refuses(payload(101), "payload is 101 bytes long, at most 100");
 }
 
 /// So many arrays, one in the other, with some text inside.
