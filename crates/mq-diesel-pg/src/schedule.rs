@@ -1,0 +1,32 @@
+//! Schedules: jobs that come again.
+
+use async_trait::async_trait;
+use mq_core::{
+    DueSchedules, NewSchedule, Result, ScheduleFilter, ScheduleKey, ScheduleOps, ScheduleRecord,
+    Tick,
+};
+
+use crate::store::{PgStore, unsupported};
+
+#[async_trait]
+impl ScheduleOps for PgStore {
+    async fn upsert_schedule(&self, _schedule: NewSchedule) -> Result<ScheduleRecord> {
+        Err(unsupported("upsert_schedule"))
+    }
+
+    async fn remove_schedule(&self, _key: &ScheduleKey) -> Result<bool> {
+        Err(unsupported("remove_schedule"))
+    }
+
+    async fn list_schedules(&self, _filter: ScheduleFilter) -> Result<Vec<ScheduleRecord>> {
+        Err(unsupported("list_schedules"))
+    }
+
+    async fn due_schedules(&self, _limit: u32) -> Result<DueSchedules> {
+        Err(unsupported("due_schedules"))
+    }
+
+    async fn tick_schedule(&self, _tick: Tick) -> Result<bool> {
+        Err(unsupported("tick_schedule"))
+    }
+}
