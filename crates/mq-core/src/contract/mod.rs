@@ -87,6 +87,7 @@ mod admin;
 mod enqueue;
 mod expect;
 mod fixture;
+mod flow;
 mod inspect;
 mod make;
 mod run;
@@ -149,6 +150,7 @@ pub fn cases() -> impl Iterator<Item = &'static Case> {
         inspect::CASES,
         admin::CASES,
         schedule::CASES,
+        flow::CASES,
     ]
     .into_iter()
     .flatten()
@@ -196,6 +198,7 @@ macro_rules! contract_tests {
         $crate::__contract_inspect!();
         $crate::__contract_admin!();
         $crate::__contract_schedule!();
+        $crate::__contract_flow!();
 
         #[test]
         fn every_contract_case_is_a_test() {
@@ -205,6 +208,7 @@ macro_rules! contract_tests {
                 inspect::CASES,
                 admin::CASES,
                 schedule::CASES,
+                flow::CASES,
             ]
             .into_iter()
             .flatten()

@@ -5,6 +5,7 @@ use std::future::Future;
 
 use super::expect::Must;
 use super::fixture::Fixture;
+use super::flow::steps::{child, fan_out};
 use super::make::{LOCK, Make, ack, complete, fail, job, ms, request, request_for};
 use crate::id::{JobId, QueueName};
 use crate::record::{AttemptOutcome, AttemptRecord, JobRecord, JobState, NewJob};
@@ -64,7 +65,7 @@ impl Fixture {
         assert_eq!(got, (true, standing), "(duplicate, id) of the answer");
     }
 
-    /// Brings a new usual job into a state that needs no flow.
+    /// Brings a new usual job into a state.
     pub(super) async fn job_in(&self, state: JobState) -> JobId {
         match state {
             JobState::Waiting => self.enqueue(job()).await,
@@ -77,7 +78,10 @@ impl Fixture {
                 assert_eq!(self.store.cancel(&id).await.must(), Cancelled::Ended);
                 id
             }
-            JobState::WaitingChildren => panic!("a parked parent needs a fan-out"),
+            JobState::WaitingChildren => {
+                let children = vec![child("of a parked parent")];
+                self.park_as(job(), fan_out(children)).await.id
+            }
         }
     }
 

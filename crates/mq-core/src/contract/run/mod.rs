@@ -15,7 +15,7 @@ mod repeat;
 mod server_time;
 mod stall;
 mod wait;
-mod wake;
+pub(super) mod wake;
 mod watch;
 
 use super::Case;

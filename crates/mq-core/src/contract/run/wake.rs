@@ -46,7 +46,11 @@ pub(super) async fn woken(fx: &Fixture, wake: WakeCursor, what: &str) {
 
 /// Checks that an action wakes whoever waits for the usual queue, and whoever
 /// begins to wait afterwards from a claim before it.
-pub(super) async fn wakes<T>(fx: &Fixture, what: &str, action: impl Future<Output = T>) -> T {
+pub(in crate::contract) async fn wakes<T>(
+    fx: &Fixture,
+    what: &str,
+    action: impl Future<Output = T>,
+) -> T {
     let wake = fx.wake_cursor().await;
     let queues = queue();
     let mut waiting = fx.store.await_wake(&queues, wake);
