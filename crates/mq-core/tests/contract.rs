@@ -3,7 +3,7 @@
 use std::future::ready;
 
 use mq_core::MemoryStore;
-use mq_core::contract::{Opened, StoreFactory, StoreOptions};
+use mq_core::contract::{Capability, Opened, StoreFactory, StoreOptions};
 
 struct Memory;
 
@@ -22,6 +22,10 @@ impl StoreFactory for Memory {
         let store = builder.build();
         Opened::new(store.clone(), move || ready(store.clone()))
     }
+
+    fn capabilities(&self) -> &[Capability] {
+        &[Capability::ServerTime]
+    }
 }
 
-mq_core::contract_tests!(Memory);
+mq_core::conformance!(memory, Memory);

@@ -2,7 +2,7 @@
 
 mod support;
 
-use mq_core::contract::{Opened, StoreFactory, StoreOptions};
+use mq_core::contract::{Capability, Opened, StoreFactory, StoreOptions};
 use mq_diesel_pg::{PgStore, PgStoreBuilder};
 
 struct Postgres;
@@ -14,6 +14,10 @@ impl StoreFactory for Postgres {
         builder.migrate().await.expect("the tables can be created");
         let store = open(builder.clone()).await;
         Opened::new(store, move || open(builder.clone()))
+    }
+
+    fn capabilities(&self) -> &[Capability] {
+        &[Capability::ServerTime]
     }
 }
 
@@ -32,4 +36,4 @@ async fn open(builder: PgStoreBuilder) -> PgStore {
     builder.open().await.expect("the store opens")
 }
 
-mq_core::contract_tests!(Postgres);
+mq_core::conformance!(postgres, Postgres);

@@ -9,7 +9,8 @@ use async_trait::async_trait;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
-use crate::id::IdGenerator;
+use super::capability::Capability;
+use crate::id::{IdGenerator, JobId};
 use crate::record::HistoryCeiling;
 use crate::store::Store;
 use crate::time::{ManualClock, TimeSource};
@@ -20,6 +21,11 @@ use crate::validate::Limits;
 pub trait StoreFactory: Send + Sync {
     /// Opens an empty store that shares nothing with any other.
     async fn open(&self, options: StoreOptions) -> Opened;
+
+    /// What can be done to the stores besides calling them. Cases that need
+    /// more than this do not apply to them; of what is named here, all must
+    /// hold.
+    fn capabilities(&self) -> &[Capability];
 
     /// How long a wake-up may be on its way before a case calls it lost: 10 s.
     fn patience(&self) -> Duration {
@@ -39,6 +45,9 @@ pub struct StoreOptions {
     pub history_ceiling: Option<HistoryCeiling>,
     /// What draws ids; the usual generator if absent.
     pub id_generator: Option<IdGenerator>,
+    /// What the case will do to the store: a store that is to be restarted,
+    /// for instance, needs a server of its own.
+    pub needs: &'static [Capability],
 }
 
 impl StoreOptions {
@@ -49,6 +58,7 @@ impl StoreOptions {
             max_payload: Limits::default().max_payload,
             history_ceiling: None,
             id_generator: None,
+            needs: &[],
         }
     }
 
@@ -80,6 +90,7 @@ impl fmt::Debug for StoreOptions {
             .field("max_payload", &self.max_payload)
             .field("history_ceiling", &self.history_ceiling)
             .field("id_generator", &self.id_generator.is_some())
+            .field("needs", &self.needs)
             .finish()
     }
 }
@@ -89,7 +100,12 @@ impl fmt::Debug for StoreOptions {
 pub struct Opened {
     store: Arc<dyn Store>,
     second: Arc<dyn Fn() -> BoxFuture<'static, Arc<dyn Store>> + Send + Sync>,
+    corrupt: Option<Hook<JobId>>,
+    restart: Option<Hook<()>>,
 }
+
+/// What a factory does to a store for a case.
+type Hook<T> = Arc<dyn Fn(T) -> BoxFuture<'static, ()> + Send + Sync>;
 
 impl Opened {
     /// The store, and a function that opens a second handle on the same data,
@@ -106,7 +122,35 @@ impl Opened {
                 let opening = second();
                 async move { Arc::new(opening.await) as Arc<dyn Store> }.boxed()
             }),
+            corrupt: None,
+            restart: None,
         }
+    }
+
+    /// Adds how a stored job is damaged, so that it cannot be decoded any
+    /// more; for [`Capability::Corruption`].
+    #[must_use]
+    pub fn with_corruption<F>(
+        mut self,
+        corrupt: impl Fn(JobId) -> F + Send + Sync + 'static,
+    ) -> Self
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        self.corrupt = Some(Arc::new(move |id| corrupt(id).boxed()));
+        self
+    }
+
+    /// Adds how the server under the store is killed and started again, with
+    /// what it has stored durably; for [`Capability::Restart`]. It returns once
+    /// the server answers; the store's handles stay, and have to find it.
+    #[must_use]
+    pub fn with_restart<F>(mut self, restart: impl Fn() -> F + Send + Sync + 'static) -> Self
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        self.restart = Some(Arc::new(move |()| restart().boxed()));
+        self
     }
 }
 
@@ -125,20 +169,43 @@ pub(crate) struct Fixture {
     pub(super) clock: ManualClock,
     pub(super) patience: Duration,
     second: Arc<dyn Fn() -> BoxFuture<'static, Arc<dyn Store>> + Send + Sync>,
+    corrupt: Option<Hook<JobId>>,
+    restart: Option<Hook<()>>,
 }
 
 impl Fixture {
     pub(super) async fn open(
         factory: &dyn StoreFactory,
         adapt: fn(StoreOptions) -> StoreOptions,
+        needs: &'static [Capability],
     ) -> Self {
         let clock = ManualClock::default();
-        let opened = factory.open(adapt(StoreOptions::new(clock.clone()))).await;
+        let mut options = adapt(StoreOptions::new(clock.clone()));
+        options.needs = needs;
+        let opened = factory.open(options).await;
         Self {
             store: opened.store,
             clock,
             patience: factory.patience(),
             second: opened.second,
+            corrupt: opened.corrupt,
+            restart: opened.restart,
+        }
+    }
+
+    /// Damages what is stored of a job.
+    pub(super) async fn corrupt(&self, id: &JobId) {
+        match &self.corrupt {
+            Some(corrupt) => corrupt(id.clone()).await,
+            None => panic!("the factory names Corruption, but opens stores without it"),
+        }
+    }
+
+    /// Kills the server under the store, and starts it again.
+    pub(super) async fn restart(&self) {
+        match &self.restart {
+            Some(restart) => restart(()).await,
+            None => panic!("the factory names Restart, but opens stores without it"),
         }
     }
 

@@ -8,7 +8,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use mq_core::MemoryStore;
-use mq_core::contract::{Opened, StoreFactory, StoreOptions, cases, check};
+use mq_core::contract::{Capability, Opened, StoreFactory, StoreOptions, cases, check};
 
 use crate::store::{Broken, Flaw};
 
@@ -28,6 +28,10 @@ impl StoreFactory for Breaking {
         }
         let store = Broken::new(builder.build(), self.0);
         Opened::new(store.clone(), move || ready(store.clone()))
+    }
+
+    fn capabilities(&self) -> &[Capability] {
+        &[Capability::ServerTime]
     }
 
     fn patience(&self) -> Duration {

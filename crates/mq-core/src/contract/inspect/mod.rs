@@ -1,5 +1,6 @@
 //! Cases of the room inspect.
 
+mod corrupt;
 mod counts;
 mod cursor;
 mod filter;
@@ -16,6 +17,7 @@ pub(super) const CASES: &[&[Case]] = &[
     page::CASES,
     cursor::CASES,
     counts::CASES,
+    corrupt::CASES,
 ];
 
 #[doc(hidden)]
@@ -30,6 +32,7 @@ macro_rules! __contract_inspect {
                 page::CASES,
                 cursor::CASES,
                 counts::CASES,
+                corrupt::CASES,
             ];
             $crate::__contract_inspect_get!();
             $crate::__contract_inspect_filter!();
@@ -37,6 +40,7 @@ macro_rules! __contract_inspect {
             $crate::__contract_inspect_page!();
             $crate::__contract_inspect_cursor!();
             $crate::__contract_inspect_counts!();
+            $crate::__contract_inspect_corrupt!();
         }
     };
 }

@@ -3,6 +3,7 @@
 mod ack;
 mod batch;
 mod claim;
+mod corrupt;
 mod ledger;
 mod limits;
 mod lock;
@@ -12,6 +13,7 @@ mod race;
 mod rate;
 mod release;
 mod repeat;
+mod restart;
 mod server_time;
 mod stall;
 mod wait;
@@ -38,6 +40,8 @@ pub(super) const CASES: &[&[Case]] = &[
     watch::CASES,
     race::CASES,
     server_time::CASES,
+    corrupt::CASES,
+    restart::CASES,
 ];
 
 #[doc(hidden)]
@@ -63,6 +67,8 @@ macro_rules! __contract_run {
                 watch::CASES,
                 race::CASES,
                 server_time::CASES,
+                corrupt::CASES,
+                restart::CASES,
             ];
             $crate::__contract_run_claim!();
             $crate::__contract_run_promotion!();
@@ -81,6 +87,8 @@ macro_rules! __contract_run {
             $crate::__contract_run_watch!();
             $crate::__contract_run_race!();
             $crate::__contract_run_server_time!();
+            $crate::__contract_run_corrupt!();
+            $crate::__contract_run_restart!();
         }
     };
 }

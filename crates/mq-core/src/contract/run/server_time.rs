@@ -10,10 +10,10 @@ use crate::record::{Dedupe, JobState};
 use crate::store::ClaimRequest;
 
 cases! { __contract_run_server_time, run::server_time:
-    instants_come_from_the_servers_clock with on_server_time,
-    a_delayed_job_becomes_due with on_server_time,
-    a_lock_expires with on_server_time,
-    a_dedupe_window_ends with on_server_time,
+    instants_come_from_the_servers_clock with on_server_time needs ServerTime,
+    a_delayed_job_becomes_due with on_server_time needs ServerTime,
+    a_lock_expires with on_server_time needs ServerTime,
+    a_dedupe_window_ends with on_server_time needs ServerTime,
 }
 
 fn on_server_time(options: StoreOptions) -> StoreOptions {
