@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32};
 use std::time::Duration;
 
 use diesel_async::AsyncPgConnection;
@@ -53,6 +54,10 @@ pub(crate) struct Inner {
     pub(crate) wake: Wake,
     pub(crate) listen_url: Option<String>,
     listener: Mutex<Option<Listener>>,
+    /// How many claims this handle has made.
+    pub(crate) claims: AtomicU32,
+    /// Whether jobs with a `keep` were met: acks then expect them.
+    pub(crate) meets_keeps: AtomicBool,
 }
 
 /// How a store hears of work that other processes bring.
@@ -239,6 +244,8 @@ impl PgStoreBuilder {
             wake: self.wake,
             listen_url: self.listen_url,
             listener: Mutex::default(),
+            claims: AtomicU32::new(0),
+            meets_keeps: AtomicBool::new(false),
         });
         migrate::check(&inner, &self.schema).await?;
         Ok(PgStore::of(inner))

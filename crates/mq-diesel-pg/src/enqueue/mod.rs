@@ -3,6 +3,8 @@
 mod dedupe;
 mod insert;
 
+pub(crate) use insert::{millis, to_json};
+
 use std::sync::Arc;
 
 use async_trait::async_trait;
