@@ -99,20 +99,23 @@ struct Placed<'a> {
 impl Inner {
     /// Acks single runs that came together; each is answered on its own.
     pub(crate) async fn ack_each(self: &Arc<Self>, acks: Vec<Ack>) -> Vec<Result<Acked>> {
-        // Two acks of one job were two calls: the second follows in another.
-        let (first, second) = apart(acks);
-        let count = first.len() + second.len();
-        let mut answers: Vec<Option<Result<Acked>>> = vec![None; count];
-        for part in [first, second] {
-            let (places, acks): (Vec<_>, Vec<_>) = part.into_iter().unzip();
-            let single = acks.len();
+        let mut answers: Vec<Option<Result<Acked>>> = vec![None; acks.len()];
+        let mut rest: Vec<(usize, Ack)> = acks.into_iter().enumerate().collect();
+        while !rest.is_empty() {
+            // Two acks of one job were two calls: the second follows the first.
+            let mut seen = HashSet::with_capacity(rest.len());
+            let (now, later): (Vec<_>, Vec<_>) = rest
+                .into_iter()
+                .partition(|(_, ack)| seen.insert(ack.lock.id.clone()));
+            let (places, acks): (Vec<_>, Vec<_>) = now.into_iter().unzip();
             let done = match self.ack_many(&acks).await {
                 Ok(done) => done,
-                Err(error) => vec![Err(error); single],
+                Err(error) => vec![Err(error); acks.len()],
             };
             for (place, answer) in places.into_iter().zip(done) {
                 answers[place] = Some(answer);
             }
+            rest = later;
         }
         answers.into_iter().flatten().collect()
     }
@@ -330,11 +333,4 @@ impl Inner {
         }
         Ok(())
     }
-}
-
-/// Acks with their places, the first of each job apart from later ones.
-fn apart(acks: Vec<Ack>) -> (Vec<(usize, Ack)>, Vec<(usize, Ack)>) {
-    let mut seen = HashSet::with_capacity(acks.len());
-    let is_first = move |(_, ack): &(usize, Ack)| seen.insert(ack.lock.id.clone());
-    acks.into_iter().enumerate().partition(is_first)
 }
