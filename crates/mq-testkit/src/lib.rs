@@ -1,5 +1,7 @@
 //! Tools for testing stores, and code that uses them.
 
+#[cfg(feature = "conformance")]
+pub mod conformance;
 mod faults;
 #[cfg(feature = "proxy")]
 pub mod proxy;
@@ -7,3 +9,7 @@ pub mod proxy;
 pub mod servers;
 
 pub use faults::{Fault, Faults, FaultyStore, Hold};
+/// Makes one test of each case of the store contract: see
+/// [`mq_core::contract`](mq_core::contract), where it lives.
+#[cfg(feature = "conformance")]
+pub use mq_core::conformance;

@@ -109,7 +109,7 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 
 /// How long one case may take before it is called hung.
-const LONGEST_CASE: Duration = Duration::from_secs(120);
+pub const LONGEST_CASE: Duration = Duration::from_secs(120);
 
 /// A sentence of the contract, to be shown on a store.
 #[derive(Clone, Copy)]
