@@ -1,0 +1,2 @@
+-- The store's time.
+return now
