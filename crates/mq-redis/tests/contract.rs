@@ -2,7 +2,7 @@
 
 mod support;
 
-use mq_core::contract::{Opened, StoreFactory, StoreOptions};
+use mq_core::contract::{Capability, Opened, StoreFactory, StoreOptions};
 
 struct Redis;
 
@@ -16,6 +16,10 @@ impl StoreFactory for Redis {
             async move { support::open(&prefix, &options).await }
         })
     }
+
+    fn capabilities(&self) -> &[Capability] {
+        &[Capability::ServerTime]
+    }
 }
 
-mq_core::contract_tests!(Redis);
+mq_core::conformance!(redis, Redis);
