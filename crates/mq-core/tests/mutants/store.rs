@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use mq_core::layer::StoreLayer;
 use mq_core::{
-    Ack, AckOutcome, Acked, AdminOps, AttemptRecord, Change, Claim, ClaimRequest, EnqueueOps,
-    Enqueued, Extended, InspectOps, JobId, JobRecord, ListFilter, ListPage, Lock, LockToken,
-    MemoryStore, NewJob, NewSchedule, QueueName, QueueSettings, RawJson, Recovered, Result, RunOps,
-    ScheduleFilter, ScheduleOps, ScheduleRecord, StateCounts, StoreError, StoreKey, Swept, Tick,
-    Timestamp, WakeCursor, WatchCursor, When,
+    Ack, AckOutcome, Acked, AdminOps, AttemptRecord, Change, Claim, ClaimRequest, DedupeKey,
+    EnqueueOps, Enqueued, Extended, InspectOps, JobId, JobRecord, JobState, ListFilter, ListPage,
+    Lock, LockToken, MemoryStore, NewJob, NewSchedule, OrderBy, QueueName, QueueSettings, RawJson,
+    Recovered, Result, RunOps, ScheduleFilter, ScheduleOps, ScheduleRecord, StateCounts,
+    StoreError, StoreKey, Swept, Tick, Timestamp, WakeCursor, WatchCursor, When,
 };
 
 /// What is wrong with a store.
@@ -55,6 +55,9 @@ pub(crate) enum Flaw {
     TakesAnyName,
     TicksWithoutLooking,
     MovesTheNextSlot,
+    KeepsAcrossNames,
+    DeletesNewerKeys,
+    PromotesToTheBack,
 }
 
 /// What a broken store remembers beside the store inside.
@@ -67,6 +70,8 @@ struct Memory {
     tokens: HashSet<LockToken>,
     /// Which token holds which job, as far as claims told.
     holders: HashMap<JobId, LockToken>,
+    /// Dedupe keys of jobs that were removed.
+    freed: HashSet<DedupeKey>,
     /// When the last job of the last page was enqueued.
     page_end: Option<Timestamp>,
 }
@@ -90,6 +95,19 @@ impl Broken {
 
     fn memory(&self) -> MutexGuard<'_, Memory> {
         self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Lets the newest finished job of any name stay, and no other.
+    async fn keep_one_of_all(&self) -> Result<()> {
+        let finished = ListFilter {
+            states: Some(vec![JobState::Completed, JobState::Failed]),
+            order_by: OrderBy::FinishedAt,
+            ..ListFilter::default()
+        };
+        for job in self.inner.list(finished).await?.items.iter().skip(1) {
+            self.inner.remove(&job.id).await?;
+        }
+        Ok(())
     }
 
     fn spoil(&self, job: &mut NewJob) {
@@ -118,6 +136,10 @@ impl Broken {
                 }
             }
             Flaw::ForgetsKeep => job.spec.keep = None,
+            Flaw::DeletesNewerKeys => {
+                let freed = &self.memory().freed;
+                job.dedupe = job.dedupe.take().filter(|it| !freed.contains(&it.key));
+            }
             _ => {}
         }
     }
@@ -181,6 +203,9 @@ impl StoreLayer for Broken {
         let mut claim = self.inner.claim(request).await?;
         match self.flaw {
             Flaw::HidesTheNextRun => claim.next_run_at = None,
+            Flaw::PromotesToTheBack => {
+                claim.jobs.sort_by_key(|job| job.run_at > job.enqueued_at);
+            }
             Flaw::HandsOutTwice => {
                 let mut memory = self.memory();
                 if claim.jobs.is_empty() {
@@ -226,6 +251,9 @@ impl StoreLayer for Broken {
         }
         let ids: Vec<_> = acks.iter().map(|ack| ack.lock.id.clone()).collect();
         let mut answers = self.inner.ack_many(acks).await?;
+        if self.flaw == Flaw::KeepsAcrossNames {
+            self.keep_one_of_all().await?;
+        }
         if self.flaw == Flaw::ForgetsAckedTokens {
             for (answer, id) in answers.iter_mut().zip(ids) {
                 if matches!(answer, Ok(Acked { applied: false })) {
@@ -343,6 +371,13 @@ impl StoreLayer for Broken {
             Err(StoreError::IllegalState { .. }) if self.flaw == Flaw::RetriesAnything => Ok(()),
             answer => answer,
         }
+    }
+
+    async fn remove(&self, id: &JobId) -> Result<bool> {
+        let record = self.inner.get_job(id).await?;
+        let key = record.and_then(|record| record.dedupe_key);
+        self.memory().freed.extend(key);
+        self.inner.remove(id).await
     }
 
     async fn set_queue(&self, queue: &QueueName, mut settings: QueueSettings) -> Result<()> {

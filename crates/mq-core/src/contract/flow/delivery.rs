@@ -130,9 +130,9 @@ async fn a_page_goes_on_past_an_entry(fx: Fixture) {
 /// A relay deletes what it has delivered while it reads on.
 async fn a_page_goes_on_past_a_deleted_entry(fx: Fixture) {
     let all = fx.end_children(5).await;
-    fx.store.delete_outbox(&ids(&all[..3])).await.must();
+    fx.store.delete_outbox(&ids(&all[1..3])).await.must();
     assert_eq!(fx.outbox_after(Some(&all[2].id)).await, all[3..]);
-    assert_eq!(fx.outbox_after(Some(&all[0].id)).await, all[3..]);
+    assert_eq!(fx.outbox_after(Some(&all[1].id)).await, all[3..]);
 }
 
 /// To nothing.

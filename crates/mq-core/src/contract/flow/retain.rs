@@ -79,6 +79,7 @@ async fn a_parked_parent_cannot_be_removed(fx: Fixture) {
 /// For every operation that reads them.
 async fn a_removed_parent_takes_its_children_along(fx: Fixture) {
     let parent = fx.closed(&["a", "b"]).await;
+    assert_eq!(fx.results(&parent).await.len(), 2);
     assert!(fx.store.remove(&parent.id).await.must());
     assert_eq!(fx.find(&parent.id).await, None);
     assert_eq!(fx.results(&parent).await, []);
