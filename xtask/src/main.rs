@@ -1,6 +1,8 @@
-//! Everything a contributor runs: `cargo xtask test`, `ci`, `bench`, `services`.
+//! Everything a contributor runs: `cargo xtask test`, `ci`, `bench`, `services`,
+//! `chaos`.
 
 mod bench;
+mod chaos;
 mod ci;
 mod features;
 mod manifest;
@@ -42,6 +44,14 @@ enum Command {
         /// Which benchmarks; all of them if none is named.
         names: Vec<String>,
     },
+    /// Run jobs while workers and servers are killed, and say whether any was lost
+    /// or ran twice; `--help` lists the options.
+    #[command(disable_help_flag = true)]
+    Chaos {
+        /// What the harness is told.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
     /// Throw-away Redis and Postgres for tests that you run by hand; `test`
     /// starts and stops its own.
     Services {
@@ -66,6 +76,7 @@ fn run(cli: Cli) -> anyhow::Result<()> {
     match cli.command {
         Command::Test => step::run(&shell, test::STEPS),
         Command::Ci { steps } => ci::run(&shell, &steps),
+        Command::Chaos { arguments } => chaos::run(&shell, &arguments),
         Command::Services { action } => services::run(&shell, &action),
         Command::Bench { quick, names } => bench::run(&shell, bench::Length::from(quick), &names),
     }

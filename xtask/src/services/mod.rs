@@ -4,6 +4,8 @@ mod install;
 mod server;
 mod state;
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
@@ -122,7 +124,9 @@ pub(crate) fn provide(shell: &Shell) -> anyhow::Result<Servers> {
     }
     std::fs::create_dir_all(folder())?;
     remove_leftovers();
+    // Postgres may run under an account of its own, and must get at its data.
     let data = tempfile::Builder::new()
+        .permissions(Permissions::from_mode(0o755))
         .prefix(&format!("{PREFIX}{}-", std::process::id()))
         .tempdir_in(folder())
         .context("no folder for the servers' data")?;

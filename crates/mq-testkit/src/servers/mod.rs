@@ -30,5 +30,6 @@ mod settings;
 pub use cluster::RedisCluster;
 pub use error::ServerError;
 pub use postgres::Postgres;
+pub use process::{End, Process};
 pub use redis::Redis;
 pub use settings::{Durability, Settings};

@@ -1,4 +1,4 @@
-//! The process of a server: started, watched over, ended.
+//! A process of a program: started, watched over, ended.
 
 use std::fs::File;
 use std::io;
@@ -20,9 +20,9 @@ const INTERVAL: Duration = Duration::from_millis(10);
 /// How much of the end of a log goes into a message, in bytes.
 const TAIL: usize = 2000;
 
-/// How a server is told to end, on the spot.
+/// How a process is told to end on the spot.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum End {
+pub enum End {
     /// `SIGKILL`: nothing stays behind.
     Kill,
     /// `SIGQUIT`: it ends its children and frees shared memory, no more.
@@ -45,9 +45,9 @@ impl End {
     }
 }
 
-/// A server's process. It ends when this is dropped, and when the process that
-/// holds this ends.
-pub(super) struct Process {
+/// A process of a program. It ends when this is dropped, and when the process
+/// that holds this ends, be it killed.
+pub struct Process {
     child: Child,
     watcher: Child,
     log: PathBuf,
@@ -63,11 +63,11 @@ enum Detached {
 
 impl Process {
     /// Starts it, with its output in the log.
-    pub(super) fn start(
-        command: &mut Command,
-        log: PathBuf,
-        end: End,
-    ) -> Result<Self, ServerError> {
+    /// Starts it without input, and with its output in a file.
+    ///
+    /// # Errors
+    /// If the file or the process cannot be created.
+    pub fn start(command: &mut Command, log: PathBuf, end: End) -> Result<Self, ServerError> {
         let name = command.get_program().to_string_lossy().into_owned();
         let failed = || ServerError::during(format!("cannot start {name}"));
         let output = File::create(&log).map_err(failed())?;
@@ -94,8 +94,38 @@ impl Process {
         }
     }
 
-    pub(super) fn id(&self) -> u32 {
+    /// Its id.
+    pub fn id(&self) -> u32 {
         self.child.id()
+    }
+
+    /// Whether it has ended, by itself or not.
+    pub fn has_ended(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(Some(_)))
+    }
+
+    /// Ends it on the spot (`SIGKILL`), and waits for its end.
+    ///
+    /// # Errors
+    /// If the signal cannot be sent.
+    pub fn kill9(&mut self) -> Result<(), ServerError> {
+        self.end_by(Signal::KILL)
+    }
+
+    /// Stops it where it is (`SIGSTOP`).
+    ///
+    /// # Errors
+    /// If the signal cannot be sent.
+    pub fn pause(&self) -> Result<(), ServerError> {
+        self.signal(Signal::STOP)
+    }
+
+    /// Lets it go on after [`Process::pause`].
+    ///
+    /// # Errors
+    /// If the signal cannot be sent.
+    pub fn resume(&self) -> Result<(), ServerError> {
+        self.signal(Signal::CONT)
     }
 
     /// Asks until the answer is yes.
@@ -121,12 +151,12 @@ impl Process {
     /// Sends a signal.
     pub(super) fn signal(&self, signal: Signal) -> Result<(), ServerError> {
         send(self.child.id(), signal)
-            .map_err(ServerError::during("cannot send a signal to a server"))
+            .map_err(ServerError::during("cannot send a signal to a process"))
     }
 
     /// Sends a signal and waits for the end.
     pub(super) fn end_by(&mut self, signal: Signal) -> Result<(), ServerError> {
-        if !matches!(self.child.try_wait(), Ok(Some(_))) {
+        if !self.has_ended() {
             self.signal(signal)?;
             // One that was stopped where it is would not notice.
             self.signal(Signal::CONT).ok();
