@@ -146,10 +146,6 @@ impl Connection {
         &self.server
     }
 
-    pub(crate) fn response_timeout(&self) -> Duration {
-        self.response_timeout
-    }
-
     /// Sends a plain command.
     pub(crate) async fn command(&self, name: &str, command: &Cmd) -> Result<Value, StoreError> {
         self.send(command)

@@ -42,6 +42,19 @@ impl HashTag {
         format!("{}:{name}", self.0)
     }
 
+    /// The pattern of the keys of one kind, `job` for instance, as `MATCH`
+    /// takes it: signs that mean something there are escaped.
+    pub(crate) fn pattern(&self, kind: &str) -> String {
+        let mut pattern = String::with_capacity(self.0.len() + kind.len() + 2);
+        for sign in self.0.chars() {
+            if matches!(sign, '*' | '?' | '[' | ']' | '^' | '-' | '\\') {
+                pattern.push('\\');
+            }
+            pattern.push(sign);
+        }
+        pattern + ":" + kind + ":*"
+    }
+
     /// The channel on which wake-ups and ends of watched jobs are announced.
     pub(crate) fn channel(&self) -> String {
         self.key("wake")
@@ -64,6 +77,12 @@ mod tests {
         for prefix in ["", "a{b", "a}b", "{}", "a\0b", &"x".repeat(257)] {
             assert!(HashTag::new(prefix).is_err(), "{prefix:?}");
         }
+    }
+
+    #[test]
+    fn a_pattern_means_the_prefix_as_it_is() {
+        let tag = HashTag::new("a*[b]?\\").unwrap();
+        assert_eq!(tag.pattern("job"), r"{a\*\[b\]\?\\}:job:*");
     }
 
     #[test]

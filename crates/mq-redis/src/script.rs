@@ -4,6 +4,8 @@ use std::sync::LazyLock;
 
 const PRELUDE: &str = include_str!("lua/prelude.lua");
 const TERMINAL: &str = include_str!("lua/terminal.lua");
+const INSERT: &str = include_str!("lua/insert.lua");
+const CANCELLING: &str = include_str!("lua/cancelling.lua");
 
 /// A script as the server knows it.
 pub(crate) struct Script {
@@ -32,7 +34,7 @@ macro_rules! scripts {
 
 scripts! {
     OPEN = "open" after [PRELUDE];
-    ENQUEUE = "enqueue" after [PRELUDE];
+    ENQUEUE = "enqueue" after [PRELUDE, INSERT];
     CLAIM = "claim" after [PRELUDE];
     ACK = "ack" after [PRELUDE, TERMINAL];
     RELEASE = "release" after [PRELUDE, TERMINAL];
@@ -44,4 +46,23 @@ scripts! {
     COUNTS = "counts" after [PRELUDE];
     NOW = "now" after [PRELUDE];
     WATCH = "watch" after [PRELUDE, TERMINAL];
+    LIST = "list" after [PRELUDE];
+    INDEX_BUILD = "index_build" after [PRELUDE];
+    INDEX_DROP = "index_drop" after [PRELUDE];
+    INDEX_STATE = "index_state" after [PRELUDE];
+    RETRY = "retry" after [PRELUDE, TERMINAL];
+    CANCEL = "cancel" after [PRELUDE, TERMINAL, CANCELLING];
+    CANCEL_KEYED = "cancel_keyed" after [PRELUDE, TERMINAL, CANCELLING];
+    PROMOTE = "promote" after [PRELUDE];
+    REMOVE = "remove" after [PRELUDE, TERMINAL];
+    SET_QUEUE = "set_queue" after [PRELUDE];
+    SWEEP_HISTORY = "sweep_history" after [PRELUDE, TERMINAL];
+    REPORT_WORKER = "report_worker" after [PRELUDE];
+    WORKERS = "workers" after [PRELUDE];
+    BIND_NAME = "bind_name" after [PRELUDE];
+    UPSERT_SCHEDULE = "upsert_schedule" after [PRELUDE];
+    REMOVE_SCHEDULE = "remove_schedule" after [PRELUDE];
+    LIST_SCHEDULES = "list_schedules" after [PRELUDE];
+    DUE_SCHEDULES = "due_schedules" after [PRELUDE];
+    TICK_SCHEDULE = "tick_schedule" after [PRELUDE, INSERT];
 }

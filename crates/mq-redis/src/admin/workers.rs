@@ -13,7 +13,10 @@ impl RedisStore {
     pub(super) async fn store_worker(&self, record: WorkerRecord) -> Result<()> {
         validate::worker(&record)?;
         let json = serde_json::to_vec(&record).map_err(|error| StoreError::Backend {
-            message: format!("the record of worker {:?} cannot be written: {error}", record.id),
+            message: format!(
+                "the record of worker {:?} cannot be written: {error}",
+                record.id
+            ),
             source: None,
         })?;
         let mut call = self.call(&script::REPORT_WORKER).repeat(Repeat::Safely);

@@ -49,10 +49,6 @@ impl Writer {
         self.0.extend(number.to_be_bytes());
     }
 
-    pub(crate) fn instant(&mut self, instant: Timestamp) {
-        self.u48(instant.as_millis());
-    }
-
     pub(crate) fn duration(&mut self, duration: Duration) {
         self.u48(ceil_millis(duration).min(Timestamp::MAX.as_millis()));
     }

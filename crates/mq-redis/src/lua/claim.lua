@@ -36,7 +36,7 @@ local function merged(keys, most, read)
     for i = 2, #streams do
       local other = streams[i]
       local sooner = other.score < best.score
-        or other.score == best.score and other.list[other.at] < best.list[best.at]
+        or other.score == best.score and before(other.list[other.at], best.list[best.at])
       if sooner then best, place = other, i end
     end
     taken[#taken + 1] = { key = best.key, member = best.list[best.at], score = best.score }

@@ -17,36 +17,9 @@ reserve(items)
 
 local function name_of(kind_text) return kind_of(kind_text).name end
 
-local function kind_text_of(body)
-  local length = byte(body, 7) * 256 + byte(body, 8)
-  return sub(body, 9, 8 + length), 9 + length
-end
-
 -- Jobs enqueued by this call and not flushed yet: id to kind.
 local fresh = {}
 local exceptions = {}
-local indexed = call('HGET', P .. ':schema', 'indexes') ~= 'off'
-local just_now = pack('>I6I6', now, now)
-
-local function insert(id, kind_text, body, run_at)
-  local kind = kind_of(kind_text)
-  local seq = draw_seq()
-  local delayed = run_at > now
-  set(P .. ':job:' .. id, seq .. (delayed and pack('>I6I6', now, run_at) or just_now) .. body)
-  if delayed then
-    zadd(kind.delayed, run_at, delayed_member(kind, seq, id))
-    count(kind.queue, 'd', 1)
-  else
-    zadd(kind.waiting, kind.score, seq .. id)
-    count(kind.queue, 'w', 1)
-  end
-  if indexed then
-    zadd(P .. ':byname:' .. kind.name, now, id)
-    zadd(P .. ':byqueue:' .. kind.queue, now, id)
-  end
-  wake(kind.queue)
-  fresh[id] = kind_text
-end
 
 local function duplicate(place, id, name)
   local n = #exceptions
@@ -77,7 +50,8 @@ local function replace_delayed(job, kind_text, at, body, run_at)
     .. pack('>Hc0Hc0', #merged, merged, #job.extra, job.extra) .. sub(body, rest))
   unfile(job)
   count(old_kind.queue, 'd', 1)
-  zadd(old_kind.delayed, run_at, delayed_member(kind, job.seq, job.id))
+  file_delayed({ priority = kind.priority, delayed = old_kind.delayed, queue = old_kind.queue,
+    name = old_kind.name }, run_at, job.seq, job.id)
   -- It stays delayed, even if it is due at once.
   job.kind, job.run_at = merged, run_at
   hset(P .. ':live', job.id, live_text(job))
@@ -150,6 +124,7 @@ for i = 1, items do
   if not standing then
     if taken then break end
     insert(id, kind_text, body, run_at)
+    fresh[id] = kind_text
     if has(bits, KEYED) then flush() end
   end
   handled = i

@@ -87,7 +87,10 @@ local function hdel(key, field)
   list[#list + 1] = field
 end
 
-local function sadd(key, member) into(sadds, key)[1] = member end
+local function sadd(key, member)
+  local list = into(sadds, key)
+  list[#list + 1] = member
+end
 
 local function srem(key, member)
   local list = into(srems, key)
@@ -152,6 +155,17 @@ local function flush()
   ended = {}
 end
 
+-- Whether a text comes before another, byte by byte. Lua's own comparison goes
+-- by the server's locale.
+
+local function before(one, other)
+  for i = 1, math.min(#one, #other) do
+    local a, b = byte(one, i), byte(other, i)
+    if a ~= b then return a < b end
+  end
+  return #one < #other
+end
+
 -- What a job's kind says: its priority, queue, name and keep. Jobs of one kind
 -- share the text, so each is read once a script. Nil if it cannot be read.
 
@@ -203,6 +217,11 @@ end
 
 local function delayed_member(kind, seq, id)
   return seq .. pack('>I4', kind.priority) .. id
+end
+
+local function file_delayed(kind, run_at, seq, id)
+  zadd(kind.delayed, run_at, delayed_member(kind, seq, id))
+  sadd(P .. ':delaying:' .. kind.queue, kind.name)
 end
 
 -- A job that is active, or has been touched since it was enqueued.
@@ -328,7 +347,7 @@ local function file(job)
   if job.state == 'w' then
     zadd(kind.waiting, kind.score, job.seq .. job.id)
   elseif job.state == 'd' then
-    zadd(kind.delayed, job.run_at, delayed_member(kind, job.seq, job.id))
+    file_delayed(kind, job.run_at, job.seq, job.id)
   end
   if job.state ~= 'p' then wake(kind.queue) end
 end

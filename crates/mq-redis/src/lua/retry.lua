@@ -11,7 +11,7 @@ if job.state ~= 'f' then return job.state end
 local kind = kind_of(job.kind)
 -- The ledger entry that is folded into the end goes to the ledger.
 local over = call('GET', P .. ':end:' .. id)
-local _, _, _, _, _, _, _, _, _, last, outcome, flags, reason, at = unpack_struct(END .. 'Hc0', over)
+local _, _, _, _, _, _, _, _, _, outcome, flags, _, at = unpack_struct(END .. 'Hc0', over)
 local closes_run = math.floor(flags / 4) % 2 == 1
 local has_exit = math.floor(flags / 2) % 2 == 1
 push(P .. ':ledger:' .. id, pack('>I4c1I6I6B', job.recorded, outcome,

@@ -167,11 +167,11 @@ local removals_left = PAGE
 
 -- How many spared jobs ended before this one.
 local function spared_before(key, member, score)
-  local before = call('ZCOUNT', key, '-inf', '(' .. score)
+  local older = call('ZCOUNT', key, '-inf', '(' .. score)
   for _, tied in ipairs(call('ZRANGE', key, score, score, 'BYSCORE')) do
-    if tied < member then before = before + 1 end
+    if before(tied, member) then older = older + 1 end
   end
-  return before
+  return older
 end
 
 -- The members that a keep gives up among the jobs of a name and state: the

@@ -4,7 +4,7 @@
 -- seen, and its record.
 
 local answer = {}
-local seen = call('ZRANGE', P .. ':workers', '(' .. now - tonumber(ARGV[2]), '+inf', 'BYSCORE', 'WITHSCORES')
+local seen = call('ZRANGE', P .. ':workers', string.format('(%.0f', now - tonumber(ARGV[2])), '+inf', 'BYSCORE', 'WITHSCORES')
 for i = 1, #seen, 2 do
   local record = call('HGET', P .. ':worker', seen[i])
   if record then

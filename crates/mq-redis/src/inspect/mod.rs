@@ -1,15 +1,17 @@
 //! Inspect: what is there.
 
+mod list;
+mod queues;
+
 use mq_core::validate::{self, MAX_BATCH};
 use mq_core::{
-    AttemptRecord, InspectOps, JobId, JobRecord, JobState, ListFilter, ListPage,
-    MAX_ATTEMPT_RECORDS, QueueInfo, QueueName, Result, StateCounts, StoreError, Timestamp,
-    async_trait,
+    AttemptRecord, InspectOps, JobId, JobRecord, ListFilter, ListPage, MAX_ATTEMPT_RECORDS,
+    QueueInfo, QueueName, Result, StateCounts, StoreError, Timestamp, async_trait,
 };
 use redis::Value;
 
 use crate::RedisStore;
-use crate::codec::{Broken, StoredJob, ledger_entry, record, state};
+use crate::codec::{Broken, StoredJob, ledger_entry, record};
 use crate::connection::Repeat;
 use crate::reply::{Reply, unexpected};
 use crate::script;
@@ -52,34 +54,16 @@ impl InspectOps for RedisStore {
     }
 
     async fn list(&self, filter: ListFilter) -> Result<ListPage> {
-        validate::list(&filter)?;
-        Err(StoreError::Unsupported {
-            operation: "list",
-            remedy: "this version of the Redis store does not serve it yet",
-        })
+        self.list_page(filter).await
     }
 
     async fn counts(&self, queue: Option<&QueueName>) -> Result<StateCounts> {
         queue.map_or(Ok(()), validate::queue_name)?;
-        let mut sum = StateCounts::default();
-        let call = self.call(&script::COUNTS).repeat(Repeat::Safely);
-        let mut fields = self.run_list(&call).await?.list()?;
-        while !fields.is_empty() {
-            let (field, number) = (fields.text()?, fields.number()?);
-            if let Some((of, state)) = counted(&field)
-                && queue.is_none_or(|queue| *queue == of)
-            {
-                *sum.of_mut(state) += number;
-            }
-        }
-        Ok(sum)
+        self.count_jobs(queue).await
     }
 
     async fn queues(&self) -> Result<Vec<QueueInfo>> {
-        Err(StoreError::Unsupported {
-            operation: "queues",
-            remedy: "this version of the Redis store does not serve it yet",
-        })
+        self.list_queues().await
     }
 
     async fn now(&self) -> Result<Timestamp> {
@@ -91,16 +75,6 @@ impl InspectOps for RedisStore {
             other => Err(unexpected("now", "a number", &other)),
         }
     }
-}
-
-/// The queue and the state that a field of the counts is of.
-fn counted(field: &str) -> Option<(&str, JobState)> {
-    let (queue, letter) = field.rsplit_once('\0')?;
-    let state = letter
-        .bytes()
-        .next()
-        .and_then(|letter| state(letter).ok())?;
-    Some((queue, state))
 }
 
 fn corrupt(id: &JobId, broken: Broken) -> StoreError {
@@ -130,22 +104,26 @@ impl RedisStore {
             for (text, list) in texts.iter_mut().zip(&mut lists) {
                 *text = Reply::optional_bytes(list)?;
             }
-            let [job, live, end, progress, flow] = texts;
-            answers.push(Ok(None));
-            let (Some(job), Some(place)) = (&job, answers.last_mut()) else {
-                continue;
-            };
-            let stored = StoredJob {
-                job,
-                live: live.as_deref(),
-                end: end.as_deref(),
-                progress: progress.as_deref(),
-                flow: flow.as_deref(),
-            };
-            *place = record(id, stored)
-                .map(|(record, _)| Some(record))
-                .map_err(|broken| corrupt(id, broken));
+            answers.push(read_job(id, &texts));
         }
         Ok(())
     }
+}
+
+/// A job from its record, live text, end, progress and flow; none without a
+/// record.
+fn read_job(id: &JobId, texts: &[Option<Vec<u8>>; 5]) -> Result<Option<JobRecord>> {
+    let [Some(job), live, end, progress, flow] = texts else {
+        return Ok(None);
+    };
+    let stored = StoredJob {
+        job,
+        live: live.as_deref(),
+        end: end.as_deref(),
+        progress: progress.as_deref(),
+        flow: flow.as_deref(),
+    };
+    record(id, stored)
+        .map(|(record, _)| Some(record))
+        .map_err(|broken| corrupt(id, broken))
 }

@@ -1,0 +1,5 @@
+-- Reads all schedules.
+--
+-- ARGV: now. Answers keys and texts in turn.
+
+return call('HGETALL', P .. ':schedules')
