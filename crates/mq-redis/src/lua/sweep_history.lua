@@ -8,15 +8,35 @@
 local limit = tonumber(ARGV[2])
 local ceilings = { c = tonumber(ARGV[3]), f = tonumber(ARGV[4]), x = tonumber(ARGV[5]) }
 
--- Whose minute is over is spared no longer, unless its flow owes cancels.
-for _, id in ipairs(call('ZRANGE', P .. ':unspare', '-inf', now, 'BYSCORE', 'LIMIT', 0, PAGE)) do
+removals_left = limit
+local deleted, more = 0, false
+
+-- Whose minute is over is spared no longer, unless its flow owes cancels; and a
+-- keep that could not act at its end has to act now.
+local waited = call('ZRANGE', P .. ':unspare', '-inf', now, 'BYSCORE', 'LIMIT', 0, limit, 'WITHSCORES')
+for i = 1, #waited, 2 do
+  local id = waited[i]
+  if removals_left == 0 then
+    more = true
+    break
+  end
   local job = find(id)
   zrem(P .. ':unspare', id)
-  if job and not job.corrupt and is_over(job) and not owes(id) then unspare(job) end
+  if job and not job.corrupt and is_over(job) and not owes(id) then
+    unspare(job)
+    flush()
+    local kind = kind_of(job.kind)
+    local keep = kind.keep[job.state]
+    if keep and keep.count then apply_keep(kind.name, job.state, keep) end
+    if removals_left == 0 and call('EXISTS', P .. ':end:' .. id) == 1 then
+      -- The page is full, and the keep may have more to do.
+      zadd(P .. ':unspare', waited[i + 1], id)
+      more = true
+    end
+  end
 end
 flush()
-
-local deleted, more = 0, false
+deleted = limit - removals_left
 
 -- Removes what lies in an index up to a score, as far as the page has room.
 local function remove_up_to(key, most)
