@@ -190,18 +190,18 @@ mutants! {
     Flaw::PromotesToTheBack a_store_whose_promotion_loses_the_place_is_caught:
         "run::promotion::a_promoted_job_keeps_its_place";
     FlowFlaw::ReplacesManifests a_store_that_replaces_a_manifest_is_caught:
-        "flow::fan_out::a_parent_keeps_the_manifest_it_has",
-        "flow::fan_out::a_second_fan_out_without_children_keeps_the_manifest_too";
+        "flow::again::a_parent_keeps_the_manifest_it_has",
+        "flow::again::a_second_fan_out_without_children_keeps_the_manifest_too";
     FlowFlaw::EndsBeforeTheFanOut a_store_that_drops_a_fan_out_for_a_cancel_is_caught:
-        "flow::fan_out::a_cancel_that_raced_the_fan_out_wins",
-        "flow::fan_out::a_cancel_that_raced_a_fan_out_without_children_wins";
+        "flow::again::a_cancel_that_raced_the_fan_out_wins",
+        "flow::again::a_cancel_that_raced_a_fan_out_without_children_wins";
     FlowFlaw::UsesAttempts a_store_whose_fan_out_uses_an_attempt_is_caught:
         "flow::fan_out::a_fan_out_is_recorded_and_uses_no_attempt";
     FlowFlaw::NoWakeOnSettle a_store_that_does_not_wake_for_a_settled_parent_is_caught:
         "flow::report::the_last_report_wakes_the_parents_queue";
     FlowFlaw::IgnoresManifests a_store_that_does_not_look_at_manifests_is_caught:
         "flow::report::a_report_of_another_manifest_is_dropped",
-        "flow::fan_out::a_parent_enqueued_again_knows_nothing_of_its_former_children";
+        "flow::again::a_parent_enqueued_again_knows_nothing_of_its_former_children";
     FlowFlaw::SettlesTwice a_store_that_settles_twice_is_caught:
         "flow::report::a_repeated_last_report_is_dropped",
         "flow::race::of_two_failures_one_settles";

@@ -23,6 +23,7 @@ cases! { __contract_admin_keep, admin::keep:
     every_way_to_end_applies_the_policy,
     one_end_removes_at_most_250_and_later_ones_go_on,
     an_unfinished_job_is_never_removed,
+    a_prune_that_races_a_new_job_of_the_same_id_never_takes_it,
 }
 
 fn kept(count: u32) -> NewJob {
@@ -258,4 +259,32 @@ async fn an_unfinished_job_is_never_removed(fx: Fixture) {
     fx.finish(young(0).priority(1), complete()).await;
     assert_eq!(there(&fx, &[delayed, active, waiting]).await, [true; 3]);
     fx.expect_count(JobState::Completed, 0).await;
+}
+
+/// The record is pruned as its job ends, and its id is taken again meanwhile:
+/// by a duplicate of the old job, or by a new one that stays.
+async fn a_prune_that_races_a_new_job_of_the_same_id_never_takes_it(fx: Fixture) {
+    let second = fx.second().await;
+    for _ in 0..20 {
+        let held = fx.start(kept(0).id("again")).await;
+        let end = ack(&held, complete());
+        let inserted = fx
+            .race(2, |fx, number| {
+                let (end, second) = (end.clone(), second.clone());
+                async move {
+                    if number == 0 {
+                        assert!(fx.store.ack(end).await.must().applied);
+                        return None;
+                    }
+                    let answer = second.store.enqueue(job().id("again")).await.must();
+                    Some(!answer.duplicate)
+                }
+            })
+            .await;
+        let inserted = inserted.into_iter().flatten().next();
+        let found = fx.find(&held.id).await.map(|record| record.state);
+        let expected = (inserted == Some(true)).then_some(JobState::Waiting);
+        assert_eq!(found, expected, "a new job came: {inserted:?}");
+        fx.store.remove(&held.id).await.must();
+    }
 }

@@ -2,6 +2,7 @@
 
 use crate::contract::Fixture;
 use crate::contract::expect::Must;
+use crate::contract::flow::steps::{child, fan_out};
 use crate::contract::make::{Make, ack, complete, fail, job, ms, retry_in};
 use crate::id::{DedupeKey, JobId};
 use crate::record::{Dedupe, JobState, NewJob};
@@ -11,6 +12,7 @@ cases! { __contract_enqueue_dedupe, enqueue::dedupe:
     a_key_is_scoped_to_its_name,
     a_key_does_not_change_the_id,
     without_a_ttl_the_key_is_held_until_the_job_ends,
+    without_a_ttl_a_parked_parent_holds_the_key,
     without_a_ttl_a_removed_job_holds_nothing,
     a_duplicate_inserts_nothing_and_changes_nothing,
     a_duplicate_by_key_leaves_its_chosen_id_free,
@@ -91,6 +93,18 @@ async fn without_a_ttl_the_key_is_held_until_the_job_ends(fx: Fixture) {
         fx.duplicate_of(&next, keyed).await;
         assert!(fx.store.remove(&next).await.must());
     }
+}
+
+/// It has not ended, and it is not delayed: nothing replaces it either.
+async fn without_a_ttl_a_parked_parent_holds_the_key(fx: Fixture) {
+    let parent = fx.park_as(job().key("k"), fan_out(vec![child("a")])).await;
+    let before = fx.job(&parent.id).await;
+    fx.duplicate_of(&parent.id, job().key("k")).await;
+    let replacing = job().payload("1").dedupe(Dedupe::key("k").replace());
+    fx.duplicate_of(&parent.id, replacing).await;
+    assert_eq!(fx.job(&parent.id).await, before);
+    fx.store.cancel(&parent.id).await.must();
+    fx.enqueue(job().key("k")).await;
 }
 
 /// An entry without a window needs a job that is there.

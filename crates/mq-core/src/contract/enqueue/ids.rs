@@ -58,9 +58,6 @@ async fn a_chosen_id_that_exists_changes_nothing(fx: Fixture) {
 /// An id counts as taken for as long as its record is there.
 async fn a_chosen_id_is_a_duplicate_whatever_state_its_job_is_in(fx: Fixture) {
     for state in JobState::ALL {
-        if state == JobState::WaitingChildren {
-            continue;
-        }
         let id = fx.job_in(state).await;
         let before = fx.job(&id).await;
         fx.duplicate_of(&id, job().id(&id)).await;

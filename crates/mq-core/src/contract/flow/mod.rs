@@ -1,5 +1,6 @@
 //! Cases of the room flow.
 
+mod again;
 mod cascade;
 mod close;
 mod delivery;
@@ -13,12 +14,14 @@ mod results;
 mod retain;
 mod settle;
 pub(super) mod steps;
+mod storm;
 mod sweep;
 
 use super::Case;
 
 pub(super) const CASES: &[&[Case]] = &[
     fan_out::CASES,
+    again::CASES,
     report::CASES,
     settle::CASES,
     close::CASES,
@@ -31,6 +34,7 @@ pub(super) const CASES: &[&[Case]] = &[
     retain::CASES,
     refused::CASES,
     race::CASES,
+    storm::CASES,
 ];
 
 #[doc(hidden)]
@@ -40,6 +44,7 @@ macro_rules! __contract_flow {
         mod flow {
             pub(super) const CASES: &[&[&str]] = &[
                 fan_out::CASES,
+                again::CASES,
                 report::CASES,
                 settle::CASES,
                 close::CASES,
@@ -52,8 +57,10 @@ macro_rules! __contract_flow {
                 retain::CASES,
                 refused::CASES,
                 race::CASES,
+                storm::CASES,
             ];
             $crate::__contract_flow_fan_out!();
+            $crate::__contract_flow_again!();
             $crate::__contract_flow_report!();
             $crate::__contract_flow_settle!();
             $crate::__contract_flow_close!();
@@ -66,6 +73,7 @@ macro_rules! __contract_flow {
             $crate::__contract_flow_retain!();
             $crate::__contract_flow_refused!();
             $crate::__contract_flow_race!();
+            $crate::__contract_flow_storm!();
         }
     };
 }

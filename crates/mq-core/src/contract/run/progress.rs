@@ -14,6 +14,7 @@ cases! { __contract_run_progress, run::progress:
     a_report_without_the_lock_is_refused,
     an_expired_lock_still_reports,
     a_report_does_not_extend_the_lock,
+    a_repeated_report_changes_nothing,
     a_report_too_large_is_refused with small_payloads,
 }
 
@@ -78,9 +79,6 @@ async fn a_report_on_an_unknown_job_finds_nothing(fx: Fixture) {
 /// Only the run that holds the job reports on it, and only while it does.
 async fn a_report_without_the_lock_is_refused(fx: Fixture) {
     for state in JobState::ALL {
-        if state == JobState::WaitingChildren {
-            continue;
-        }
         let id = fx.job_in(state).await;
         let answer = fx.store.set_progress(lock(&id, "foreign"), json("1")).await;
         expect_lock_lost(answer, &id);
@@ -91,6 +89,15 @@ async fn a_report_without_the_lock_is_refused(fx: Fixture) {
     fx.ack(&held, complete()).await;
     let answer = fx.store.set_progress(held.clone(), json("1")).await;
     expect_lock_lost(answer, &held.id);
+}
+
+/// Its reply was lost.
+async fn a_repeated_report_changes_nothing(fx: Fixture) {
+    let held = fx.start(job()).await;
+    fx.store.set_progress(held.clone(), json("1")).await.must();
+    let before = fx.job(&held.id).await;
+    fx.store.set_progress(held.clone(), json("1")).await.must();
+    assert_eq!(fx.job(&held.id).await, before);
 }
 
 /// As long as nobody took the job back.

@@ -13,6 +13,7 @@ use crate::store::AckOutcome;
 
 cases! { __contract_run_watch, run::watch:
     a_watch_tells_which_jobs_have_ended,
+    a_repeated_watch_tells_the_same,
     an_unknown_job_counts_as_ended,
     watching_nothing_answers_nothing,
     each_end_of_a_run_is_announced,
@@ -67,6 +68,7 @@ async fn a_watch_tells_which_jobs_have_ended(fx: Fixture) {
         JobState::Completed,
         JobState::Failed,
         JobState::Cancelled,
+        JobState::WaitingChildren,
         JobState::Active,
         JobState::Waiting,
         JobState::Delayed,
@@ -84,6 +86,24 @@ async fn a_watch_tells_which_jobs_have_ended(fx: Fixture) {
     finished.sort();
     ended.sort();
     assert_eq!(finished, ended);
+}
+
+/// Its reply was lost; a wait from either cursor ends.
+async fn a_repeated_watch_tells_the_same(fx: Fixture) {
+    let ended = fx.job_in(JobState::Completed).await;
+    let held = fx.start(job()).await;
+    let ids = [held.id.clone(), ended.clone()];
+    let first = fx.store.watch(&ids).await.must();
+    let second = fx.store.watch(&ids).await.must();
+    assert_eq!(
+        (first.finished, second.finished),
+        (vec![ended.clone()], vec![ended])
+    );
+    fx.ack(&held, complete()).await;
+    for cursor in [first.cursor, second.cursor] {
+        let waiting = fx.store.await_finished(&ids[..1], cursor);
+        fx.within("word of the end", waiting).await.must();
+    }
 }
 
 /// There is nothing to wait for.
