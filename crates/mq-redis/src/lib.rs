@@ -22,4 +22,6 @@ mod store;
 mod version;
 mod wake;
 
+#[doc(hidden)]
+pub use script::TAMPER;
 pub use store::{RedisStore, RedisStoreBuilder};

@@ -1,11 +1,17 @@
 //! The scripts: one per operation, each behind the prelude.
 
-use std::sync::LazyLock;
+use std::sync::{LazyLock, OnceLock};
 
 const PRELUDE: &str = include_str!("lua/prelude.lua");
 const TERMINAL: &str = include_str!("lua/terminal.lua");
 const INSERT: &str = include_str!("lua/insert.lua");
 const CANCELLING: &str = include_str!("lua/cancelling.lua");
+
+/// What to make of each script before its first use, given its name and its text.
+/// Only the chaos harness sets it, to show that it notices a store whose scripts
+/// lack a check.
+#[doc(hidden)]
+pub static TAMPER: OnceLock<fn(&str, String) -> String> = OnceLock::new();
 
 /// A script as the server knows it.
 pub(crate) struct Script {
@@ -18,6 +24,10 @@ pub(crate) struct Script {
 impl Script {
     fn new(name: &'static str, parts: &[&str]) -> Self {
         let text = parts.join("\n");
+        let text = match TAMPER.get() {
+            Some(tamper) => tamper(name, text),
+            None => text,
+        };
         let sha = redis::Script::new(&text).get_hash().to_owned();
         Self { name, text, sha }
     }
