@@ -17,6 +17,7 @@ use crate::event::Event;
 use crate::fleet::{Fleet, Terms};
 use crate::log::{Reader, Writer};
 use crate::plan::{self, Amounts, Fault, Step};
+use crate::sabotage::Sabotage;
 
 /// How often the conductor looks about.
 const BEAT: Duration = Duration::from_millis(10);
@@ -40,13 +41,6 @@ pub(crate) struct Order {
     pub(crate) concurrency: u32,
     pub(crate) lock: Duration,
     pub(crate) sabotage: Option<Sabotage>,
-}
-
-/// What a store is robbed of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum Sabotage {
-    /// Any worker's token is taken for the right one.
-    TokenCheck,
 }
 
 /// How a run went.
@@ -76,20 +70,15 @@ pub(crate) async fn run(order: &Order, folder: &Path) -> anyhow::Result<Outcome>
     let direct = server.url_at(server.address());
     order.store.prepare(&direct).await?;
     let harness = Writer::create(&folder.join("harness.log"))?;
-    let board = match order.sabotage {
-        Some(Sabotage::TokenCheck) => {
-            let board = folder.join("board");
-            std::fs::create_dir(&board)?;
-            Some(board)
-        }
-        None => None,
-    };
+    let board = folder.join("board");
+    std::fs::create_dir(&board)?;
     let terms = Terms {
         store: order.store,
         folder: folder.to_owned(),
         lock: order.lock,
         concurrency: order.concurrency,
         board,
+        sabotage: order.sabotage,
     };
     let fleet = Fleet::start(terms, harness.clone(), &server, order.workers).await?;
     let proxy = Proxy::start(server.address().to_string()).await?;

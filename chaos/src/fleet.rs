@@ -13,6 +13,7 @@ use crate::backend::{Backend, Server};
 use crate::clock::Instant;
 use crate::event::{Event, Held};
 use crate::log::{Reader, Writer};
+use crate::sabotage::Sabotage;
 
 /// What all workers have in common.
 pub(crate) struct Terms {
@@ -20,7 +21,8 @@ pub(crate) struct Terms {
     pub(crate) folder: PathBuf,
     pub(crate) lock: Duration,
     pub(crate) concurrency: u32,
-    pub(crate) board: Option<PathBuf>,
+    pub(crate) board: PathBuf,
+    pub(crate) sabotage: Option<Sabotage>,
 }
 
 /// A place for a worker: when its process is killed, the next one takes it.
@@ -87,9 +89,11 @@ impl Fleet {
             .arg("--log")
             .arg(&log)
             .args(["--lock", &self.terms.lock.as_millis().to_string()])
-            .args(["--concurrency", &self.terms.concurrency.to_string()]);
-        if let Some(board) = &self.terms.board {
-            command.arg("--board").arg(board);
+            .args(["--concurrency", &self.terms.concurrency.to_string()])
+            .arg("--board")
+            .arg(&self.terms.board);
+        if let Some(sabotage) = self.terms.sabotage {
+            command.args(["--sabotage", sabotage.name()]);
         }
         let output = self.terms.folder.join(format!("{name}.out"));
         let process = Process::start(&mut command, output, End::Kill)?;

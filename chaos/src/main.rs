@@ -27,8 +27,9 @@ use anyhow::Context;
 use clap::{Parser, Subcommand};
 
 use backend::Backend;
-use conduct::{Order, Sabotage};
+use conduct::Order;
 use plan::Amounts;
+use sabotage::Sabotage;
 
 /// Runs jobs while workers and servers are killed.
 #[derive(Parser)]

@@ -1,9 +1,10 @@
-//! A layer that makes a store's check of tokens worthless, to show that the
-//! harness would notice if it were missing.
+//! Makes a store's check of tokens worthless, to show that the harness would
+//! notice if it were missing.
 //!
-//! Workers post the token of each claim on a board that all of them see. Whoever
-//! ends a run or extends a lock does so with the token on the board, whoever
-//! posted it: that a token is the right one then says nothing.
+//! On Redis the check is taken out of the scripts. Elsewhere a layer gets around it:
+//! workers post the token of each claim on a board that all of them see, and whoever
+//! ends a run or extends a lock does so with the token on the board, whoever posted
+//! it.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,6 +12,35 @@ use std::time::Duration;
 
 use mq_core::layer::StoreLayer;
 use mq_core::{Ack, Acked, Claim, ClaimRequest, Extended, JobId, Lock, Result, Store, StoreError};
+
+/// What a store is robbed of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Sabotage {
+    /// Any worker's token is taken for the right one.
+    TokenCheck,
+}
+
+impl Sabotage {
+    /// Its name on the command line.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::TokenCheck => "token-check",
+        }
+    }
+}
+
+/// Takes the check of tokens out of a script: what compares them, `job.token ~= …`
+/// up to `then`, is never so.
+pub(crate) fn without_token_check(_name: &str, script: String) -> String {
+    let mut parts = script.split("job.token ~= ");
+    let mut text = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let (_, rest) = part.split_once(" then").unwrap_or(("", part));
+        text.push_str("false then");
+        text.push_str(rest);
+    }
+    text
+}
 
 /// A store that any worker's token opens.
 pub(crate) struct AnyToken {
@@ -68,5 +98,19 @@ impl StoreLayer for AnyToken {
     async fn extend_locks(&self, locks: Vec<Lock>, lock_for: Duration) -> Result<Extended> {
         let locks = locks.into_iter().map(|lock| self.board.open(lock));
         self.inner.extend_locks(locks.collect(), lock_for).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_check_of_tokens_is_taken_out_and_nothing_else() {
+        let script = "if not job or job.token ~= ARGV[2] then return 0 end return 1";
+        let robbed = without_token_check("ack", script.into());
+        assert_eq!(robbed, "if not job or false then return 0 end return 1");
+        let other = "if job.token == ARGV[2] then return 0 end";
+        assert_eq!(without_token_check("ack", other.into()), other);
     }
 }

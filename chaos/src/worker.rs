@@ -12,7 +12,7 @@ use crate::clock::Instant;
 use crate::event::{Event, Held};
 use crate::log::Writer;
 use crate::probe::{self, Probe};
-use crate::sabotage::{AnyToken, Board};
+use crate::sabotage::{AnyToken, Board, Sabotage, without_token_check};
 use crate::work::{Kind, Work};
 
 /// What a worker is told on its command line.
@@ -29,24 +29,37 @@ pub(crate) struct Options {
     pub(crate) lock: u64,
     #[arg(long)]
     pub(crate) concurrency: u32,
-    /// The board of tokens, if any token is to do.
+    /// What the store is robbed of.
     #[arg(long)]
-    pub(crate) board: Option<PathBuf>,
+    pub(crate) sabotage: Option<Sabotage>,
+    /// The board of tokens, for when any token is to do.
+    #[arg(long)]
+    pub(crate) board: PathBuf,
 }
 
 /// Works until it is killed.
 pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
     let log = Writer::create(&options.log)?;
-    let mut inner = options.store.open_patiently(&options.url).await;
-    if let Some(board) = &options.board {
-        inner = Arc::new(AnyToken {
-            inner,
-            board: Board::new(board),
-        });
-    }
+    let inner = open(&options).await;
     let lock = Duration::from_millis(options.lock);
     let _worker = start(inner, log, lock, options.concurrency).await?;
     std::future::pending().await
+}
+
+/// Opens the store, robbed of what it is to lack.
+async fn open(options: &Options) -> Arc<dyn Store> {
+    match (options.sabotage, options.store) {
+        (None, store) => store.open_patiently(&options.url).await,
+        (Some(Sabotage::TokenCheck), Backend::Redis) => {
+            // It is this process's first store.
+            mq_redis::TAMPER.set(without_token_check).ok();
+            Backend::Redis.open_patiently(&options.url).await
+        }
+        (Some(Sabotage::TokenCheck), Backend::Pg) => Arc::new(AnyToken {
+            inner: Backend::Pg.open_patiently(&options.url).await,
+            board: Board::new(&options.board),
+        }),
+    }
 }
 
 /// Starts a worker that writes down what it does.
