@@ -217,7 +217,7 @@ impl State {
     ) -> Vec<Result<Acked>> {
         let mut removals = Removals::of_one_page();
         let mut fan_outs = Vec::new();
-        let mut answers = Vec::new();
+        let mut answers = Vec::with_capacity(page.size_hint().0);
         for (place, run) in page.enumerate() {
             answers.push(match run {
                 Ok(run) if matches!(run.how, Ending::FanOut(_)) => {

@@ -20,6 +20,7 @@ cases! { __contract_flow_close, flow::close:
     a_cancel_by_its_key_closes_a_flow,
     a_cancel_of_several_closes_each,
     a_cancelled_parent_reports_to_its_own,
+    a_cancelled_parent_is_announced,
     a_report_after_the_close_is_late,
     no_child_of_a_closed_flow_is_pending,
     no_child_of_a_closed_flow_is_to_be_looked_for,
@@ -139,6 +140,27 @@ async fn a_cancelled_parent_reports_to_its_own(fx: Fixture) {
     assert_eq!(reports.len(), 1);
     assert_eq!(reports[0].outcome, Cancelled);
     assert_eq!((&*reports[0].child_key, &reports[0].exit), ("inner", &None));
+}
+
+/// Whoever awaits it learns of it, whether it was parked or about to be.
+async fn a_cancelled_parent_is_announced(fx: Fixture) {
+    let parked = fx.park(&["a"]).await;
+    let ids = [parked.id.clone()];
+    let watch = fx.store.watch(&ids).await.must();
+    fx.store.cancel(&parked.id).await.must();
+    let waiting = fx.store.await_finished(&ids, watch.cursor);
+    fx.within("word of a parked parent's end", waiting)
+        .await
+        .must();
+    let held = fx.start(job()).await;
+    let ids = [held.id.clone()];
+    let watch = fx.store.watch(&ids).await.must();
+    fx.request_cancel(&held.id).await;
+    fx.ack(&held, fan_out(many(1))).await;
+    let waiting = fx.store.await_finished(&ids, watch.cursor);
+    fx.within("word of a raced fan-out's end", waiting)
+        .await
+        .must();
 }
 
 /// It changes neither row nor counter.

@@ -6,7 +6,7 @@ use super::steps::{
 };
 use crate::contract::Fixture;
 use crate::contract::expect::Must;
-use crate::contract::make::{LOCK, ack, job};
+use crate::contract::make::{LOCK, ack, job, ms};
 use crate::record::{AttemptOutcome, JobState};
 use crate::store::Cancelled as Answer;
 
@@ -18,6 +18,7 @@ cases! { __contract_flow_race, flow::race:
     a_cancel_that_races_the_fan_out_wins,
     copies_of_a_fan_out_that_race_land_once,
     a_fan_out_that_races_a_recovery_is_decided_once,
+    a_heartbeat_beside_a_large_fan_out_is_answered,
     a_report_that_races_the_close_is_counted_once,
     a_failure_that_races_the_last_report_is_decided_once,
 }
@@ -215,8 +216,38 @@ async fn a_fan_out_that_races_a_recovery_is_decided_once(fx: Fixture) {
             assert_eq!(fx.state(&parent.id).await, JobState::Waiting);
             assert_eq!(fx.job(&parent.id).await.flow, None);
             assert_eq!(fx.results(&parent).await, []);
+            let again = fx.claim_one().await;
+            fx.ack(&again, fan_out(many(2))).await;
+            assert_eq!(fx.results(&parent).await.len(), 2);
         }
         fx.store.cancel(&parent.id).await.must();
+    }
+}
+
+/// The lock is extended until the parent is parked, and lost from then on.
+async fn a_heartbeat_beside_a_large_fan_out_is_answered(fx: Fixture) {
+    let handles = two_handles(&fx).await;
+    for _ in 0..3 {
+        let held = fx.start(job()).await;
+        let end = ack(&held, fan_out(many(1_000)));
+        fx.race(2, |_, number| {
+            let (fx, held, end) = (handles[number].clone(), held.clone(), end.clone());
+            async move {
+                if number == 0 {
+                    assert!(fx.store.ack(end).await.must().applied);
+                    return;
+                }
+                let mut lost = false;
+                for _ in 0..20 {
+                    let beat = fx.store.extend_locks(vec![held.clone()], ms(LOCK));
+                    let now_lost = !beat.await.must().lost.is_empty();
+                    assert!(now_lost || !lost, "a lock that was lost came back");
+                    lost = now_lost;
+                }
+            }
+        })
+        .await;
+        assert_eq!(fx.state(&held.id).await, JobState::WaitingChildren);
     }
 }
 

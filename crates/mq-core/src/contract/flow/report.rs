@@ -27,6 +27,7 @@ cases! { __contract_flow_report, flow::report:
     a_report_that_is_dropped_changes_nothing,
     the_last_report_lets_the_parent_go_on,
     the_last_report_wakes_the_parents_queue,
+    the_last_report_wakes_across_handles,
     a_parent_goes_on_in_its_old_place,
     exactly_the_last_report_of_a_batch_settles,
     a_dropped_report_after_the_last_one_does_not_settle,
@@ -247,6 +248,14 @@ async fn the_last_report_wakes_the_parents_queue(fx: Fixture) {
     let parent = fx.park(&["a"]).await;
     let report = parent.report("a", Completed);
     wakes(&fx, "the last report", fx.record_one(report)).await;
+}
+
+/// The relay is mostly another process than the worker.
+async fn the_last_report_wakes_across_handles(fx: Fixture) {
+    let parent = fx.park(&["a"]).await;
+    let second = fx.second().await;
+    let report = parent.report("a", Completed);
+    wakes(&fx, "a report elsewhere", second.record_one(report)).await;
 }
 
 /// So that finished flows drain before newer work piles up.

@@ -19,6 +19,8 @@ cases! { __contract_flow_storm, flow::storm:
     sweepers_that_race_share_the_rows,
     relays_that_race_deliver_every_report,
     children_that_end_at_once_report_each,
+    batches_over_flows_in_opposite_orders_all_apply,
+    cancels_of_flows_in_opposite_orders_all_end,
     a_removal_that_races_a_report_leaves_nothing,
     a_storm_of_reports_and_a_cancel_leaves_exact_counters,
 }
@@ -121,6 +123,70 @@ async fn children_that_end_at_once_report_each(fx: Fixture) {
     let mut found = about(&entries);
     found.sort_unstable();
     assert_eq!(found, keys(40));
+}
+
+/// Nobody waits for the other for ever, and nobody gives up.
+async fn batches_over_flows_in_opposite_orders_all_apply(fx: Fixture) {
+    let handles = two_handles(&fx).await;
+    let mut parents = Vec::new();
+    for _ in 0..12 {
+        parents.push(fx.park_many(8).await);
+    }
+    let applied = fx
+        .race(8, |_, runner| {
+            let fx = handles[runner % 2].clone();
+            let mut batch: Vec<_> = parents
+                .iter()
+                .map(|parent| parent.report(format!("{runner:05}"), Completed))
+                .collect();
+            if runner % 2 == 1 {
+                batch.reverse();
+            }
+            async move { fx.record(batch).await }
+        })
+        .await;
+    let applied: Vec<_> = applied.into_iter().flatten().collect();
+    assert!(applied.iter().all(|answer| answer.applied));
+    let settled = applied.iter().filter(|answer| answer.parent_settled);
+    assert_eq!(settled.count(), parents.len());
+    fx.expect_count(JobState::Waiting, 12).await;
+}
+
+/// While reports for the same flows come in.
+async fn cancels_of_flows_in_opposite_orders_all_end(fx: Fixture) {
+    let handles = two_handles(&fx).await;
+    let mut parents = Vec::new();
+    for _ in 0..12 {
+        parents.push(fx.park_many(4).await);
+    }
+    fx.race(6, |_, runner| {
+        let fx = handles[runner % 2].clone();
+        let mut parents = parents.clone();
+        if runner % 2 == 1 {
+            parents.reverse();
+        }
+        async move {
+            if runner < 3 {
+                let key = format!("{runner:05}");
+                let batch = parents.iter().map(|it| it.report(key.as_str(), Completed));
+                fx.record(batch.collect()).await;
+                return;
+            }
+            let ids: Vec<_> = parents.into_iter().map(|parent| parent.id).collect();
+            for answer in fx.store.cancel_many(&ids).await.must() {
+                match answer {
+                    Ok(_) | Err(StoreError::IllegalState { .. }) => {}
+                    Err(error) => panic!("expected an end or IllegalState, got {error}"),
+                }
+            }
+        }
+    })
+    .await;
+    fx.expect_count(JobState::Cancelled, 12).await;
+    for parent in &parents {
+        let flow = fx.flow_counts(parent).await;
+        assert_eq!((flow.pending, flow.completed + flow.cancelled), (0, 4));
+    }
 }
 
 /// No row without its parent.
