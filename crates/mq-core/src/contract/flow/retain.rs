@@ -50,6 +50,15 @@ fn kept(count: u32) -> NewJob {
     job().keep(Keep::all(Retention::count(count)))
 }
 
+/// A job that both its end and any sweep remove, unless it is spared.
+fn fleeting() -> NewJob {
+    let retention = Retention {
+        count: Some(0),
+        age: Some(Duration::ZERO),
+    };
+    job().keep(Keep::all(retention))
+}
+
 /// Sweeps all of the history that is due.
 async fn sweep(fx: &Fixture) {
     while fx.store.sweep_history(250).await.must().more {}
@@ -128,7 +137,7 @@ async fn a_removed_parents_children_stay(fx: Fixture) {
 
 /// Even one that lets nothing stay.
 async fn a_parent_that_owes_survives_its_own_keep(fx: Fixture) {
-    let parent = owing(&fx, kept(0)).await;
+    let parent = owing(&fx, fleeting()).await;
     assert!(is_there(&fx, &parent).await);
     sweep(&fx).await;
     fx.advance(1_000_000);
@@ -185,7 +194,7 @@ async fn a_parent_that_owes_counts_but_stays(fx: Fixture) {
 
 /// With its last mark it is a finished job like any other.
 async fn a_parent_that_owes_no_more_is_swept(fx: Fixture) {
-    let parent = owing(&fx, kept(0)).await;
+    let parent = owing(&fx, fleeting()).await;
     fx.mark(&parent, &["a"]).await;
     sweep(&fx).await;
     assert!(is_there(&fx, &parent).await);
@@ -231,7 +240,7 @@ async fn a_parent_that_owes_can_be_removed(fx: Fixture) {
 /// Whichever ends last.
 async fn a_watched_parent_that_owes_is_spared_for_both(fx: Fixture) {
     for mark_first in [true, false] {
-        let parent = fx.park_as(kept(0), fan_out(children(&["a"]))).await;
+        let parent = fx.park_as(fleeting(), fan_out(children(&["a"]))).await;
         let ids = [parent.id.clone()];
         fx.store.watch(&ids).await.must();
         fx.store.cancel(&parent.id).await.must();
@@ -271,7 +280,7 @@ async fn a_parent_that_owes_does_not_hold_up_the_sweep(fx: Fixture) {
 
 /// Its children have all reported.
 async fn a_parent_that_owes_nothing_is_pruned_with_its_children(fx: Fixture) {
-    let parent = fx.park_as(kept(0), fan_out(children(&["a"]))).await;
+    let parent = fx.park_as(fleeting(), fan_out(children(&["a"]))).await;
     fx.record(parent.reports(&["a"], Completed)).await;
     let held = fx.claim_one().await;
     fx.ack(&held, complete()).await;
@@ -281,7 +290,9 @@ async fn a_parent_that_owes_nothing_is_pruned_with_its_children(fx: Fixture) {
 
 /// The debt outlives the retry.
 async fn a_retried_parent_that_owes_is_spared_at_its_next_end(fx: Fixture) {
-    let parent = fx.park_as(kept(0), fail_fast(children(&["a", "b"]))).await;
+    let parent = fx
+        .park_as(fleeting(), fail_fast(children(&["a", "b"])))
+        .await;
     fx.record_one(parent.report("a", Failed)).await;
     fx.store.retry(&parent.id).await.must();
     let held = fx.claim_one().await;
@@ -296,7 +307,7 @@ async fn a_retried_parent_that_owes_is_spared_at_its_next_end(fx: Fixture) {
 
 /// It has not ended.
 async fn a_parked_parent_is_never_removed_by_retention(fx: Fixture) {
-    let parent = fx.park_as(kept(0), fan_out(children(&["a"]))).await;
+    let parent = fx.park_as(fleeting(), fan_out(children(&["a"]))).await;
     fx.advance(1_000_000);
     sweep(&fx).await;
     fx.finish(kept(0).name("job"), fail()).await;

@@ -2,6 +2,7 @@
 //! with real tasks, on two handles.
 
 use std::collections::HashSet;
+use std::time::Duration;
 
 use super::race::two_handles;
 use super::steps::{
@@ -29,7 +30,7 @@ cases! { __contract_flow_storm, flow::storm:
 async fn marks_that_race_pay_each_debt_once(fx: Fixture) {
     let handles = two_handles(&fx).await;
     for _ in 0..5 {
-        let kept = job().keep(Keep::all(Retention::count(0)));
+        let kept = job().keep(Keep::all(Retention::age(Duration::ZERO)));
         let parent = fx.park_as(kept, fan_out(many(21))).await;
         fx.store.cancel(&parent.id).await.must();
         let all = keys(21);
