@@ -22,6 +22,7 @@ cases! { __contract_flow_sweep, flow::sweep:
     a_limit_above_250_is_250,
     a_sweep_in_pages_of_any_size_finds_every_row_once,
     a_sweep_finds_the_rows_of_every_flow_once,
+    flows_of_one_child_each_are_swept_to_the_last,
     the_rows_of_a_flow_come_in_the_order_of_their_keys,
     a_giant_flow_does_not_starve_a_small_one,
     rows_take_turns_within_a_flow,
@@ -236,6 +237,28 @@ async fn a_sweep_finds_the_rows_of_every_flow_once(fx: Fixture) {
             .collect();
         found.sort_unstable();
         assert_eq!(found, expected, "in pages of {limit}");
+    }
+}
+
+/// Open ones and closed ones, at every page size.
+async fn flows_of_one_child_each_are_swept_to_the_last(fx: Fixture) {
+    let mut ids = Vec::new();
+    for place in 0..14 {
+        let parent = fx.park(&["a"]).await;
+        if place % 2 == 1 {
+            fx.store.cancel(&parent.id).await.must();
+        }
+        ids.push(parent.id);
+    }
+    ids.sort_unstable();
+    for limit in 1..=8 {
+        fx.advance(AGE);
+        let work = fx.sweep_in_pages_of(limit).await;
+        let looked_for = work.reconcile.into_iter().map(|row| row.flow_id);
+        let cancelled = work.cascade.into_iter().map(|row| row.flow_id);
+        let mut found: Vec<_> = looked_for.chain(cancelled).collect();
+        found.sort_unstable();
+        assert_eq!(found, ids, "in pages of {limit}");
     }
 }
 
