@@ -81,6 +81,12 @@ impl<'a> Columns<'a> {
             .ok_or_else(|| format!("column {at} is null").into())
     }
 
+    /// Whether the next column is null; it stays the next.
+    pub(crate) fn is_null(&self) -> bool {
+        let field = self.row.get(self.next);
+        field.is_none_or(|field| field.value().is_none())
+    }
+
     pub(crate) fn flag(&mut self) -> Read<bool> {
         self.required(|value| FromSql::<Bool, Pg>::from_sql(value))
     }

@@ -45,11 +45,15 @@ const INSERT: &str = concat!(
         ON CONFLICT (id) DO NOTHING
         RETURNING id
     ),
+    -- Not as a join, which would compare each with each.
+    tried AS MATERIALIZED (
+        SELECT i.id, i.queue, i.name, i.priority, i.run_at, i.place,
+            i.id IN (SELECT id FROM inserted) AS is_new
+        FROM input i
+    ),
     arrived AS MATERIALIZED (
         SELECT id, queue, name, priority, nextval('$mq_seq') AS seq, run_at
-        FROM (
-            SELECT i.* FROM input i JOIN inserted n ON n.id = i.id COLLATE \"C\" ORDER BY i.place
-        ) AS n
+        FROM (SELECT * FROM tried WHERE is_new ORDER BY place) AS n
     ),
     ready AS (
         INSERT INTO $mq_ready (job_id, queue, name, priority, seq, run_at)
@@ -61,12 +65,12 @@ const INSERT: &str = concat!(
         SELECT id, queue, name, priority, seq, run_at FROM arrived
         WHERE run_at > (SELECT now FROM clock)
     )
-    SELECT n.id IS NOT NULL,
-        CASE WHEN n.id IS NULL THEN (
-            SELECT j.name FROM $mq_job j WHERE j.id = i.id COLLATE \"C\"
+    SELECT is_new,
+        CASE WHEN NOT is_new THEN (
+            SELECT j.name FROM $mq_job j WHERE j.id = t.id COLLATE \"C\"
         ) END
-    FROM input i LEFT JOIN inserted n ON n.id = i.id COLLATE \"C\"
-    ORDER BY i.place"
+    FROM tried t
+    ORDER BY place"
 );
 
 /// The name of the job that has an id.
@@ -224,7 +228,7 @@ impl Inner {
 
     /// Inserts each whose id is free; for the others the name of the job that
     /// has it, if it can be seen.
-    pub(super) async fn insert(
+    pub(crate) async fn insert(
         &self,
         executor: &mut Executor<'_, '_>,
         requests: &[&Request],

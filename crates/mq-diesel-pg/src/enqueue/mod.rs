@@ -38,6 +38,17 @@ pub(crate) struct Request {
 }
 
 impl Request {
+    /// A slot's job, whose dedupe key does not count; none without an id.
+    pub(crate) fn of_slot(mut job: NewJob) -> Option<Self> {
+        job.dedupe = None;
+        Some(Self {
+            id: job.id.take()?,
+            job,
+            draws: 0,
+            doubtful: false,
+        })
+    }
+
     fn inserted(&self) -> Enqueued {
         Enqueued {
             id: self.id.clone(),

@@ -5,7 +5,7 @@
 //! once; what follows within a few milliseconds goes out together.
 
 use std::collections::HashSet;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -45,7 +45,8 @@ impl Inner {
         let mut state = self.outgoing.state.lock();
         state.waiting.extend(topics);
         if !std::mem::replace(&mut state.sending, true) {
-            tokio::spawn(send(Arc::downgrade(self)));
+            // The store stays until all is said, even if it is dropped now.
+            tokio::spawn(send(Arc::clone(self)));
         }
     }
 }
@@ -58,9 +59,8 @@ pub(crate) fn word(speaker: &str, topic: &Topic) -> String {
     }
 }
 
-async fn send(inner: Weak<Inner>) {
+async fn send(inner: Arc<Inner>) {
     loop {
-        let Some(inner) = inner.upgrade() else { return };
         let words: Vec<String> = {
             let mut state = inner.outgoing.state.lock();
             let some: Vec<Topic> = state.waiting.iter().take(MOST_WORDS).cloned().collect();
@@ -79,7 +79,6 @@ async fn send(inner: Weak<Inner>) {
             // Those who miss it poll.
             tracing::debug!(%error, "could not notify other processes");
         }
-        drop(inner);
         tokio::time::sleep(GATHERED_FOR).await;
     }
 }
