@@ -62,6 +62,7 @@ pub(crate) enum Bind<'a> {
     Text(Option<&'a str>),
     Texts(Vec<&'a str>),
     MaybeTexts(Vec<Option<&'a str>>),
+    AnyTexts(Option<Vec<&'a str>>),
     Instant(Option<PgTimestamp>),
     Instants(Vec<Option<PgTimestamp>>),
 }
@@ -117,6 +118,7 @@ binds! {
     Option<&'a str> => Text(value) value;
     Vec<&'a str> => Texts(value) value;
     Vec<Option<&'a str>> => MaybeTexts(value) value;
+    Option<Vec<&'a str>> => AnyTexts(value) value;
     Timestamp => Instant(value) Some(to_pg(value));
     Option<Timestamp> => Instant(value) value.map(to_pg);
     Vec<Option<Timestamp>> => Instants(value)
@@ -150,6 +152,7 @@ impl QueryFragment<Pg> for Statement<'_> {
                 Bind::MaybeTexts(value) => {
                     out.push_bind_param::<Array<Nullable<Text>>, _>(value)?
                 }
+                Bind::AnyTexts(value) => out.push_bind_param::<Nullable<Array<Text>>, _>(value)?,
                 Bind::Instant(value) => out.push_bind_param::<Nullable<TimestampTz>, _>(value)?,
                 Bind::Instants(value) => {
                     out.push_bind_param::<Array<Nullable<TimestampTz>>, _>(value)?;

@@ -14,7 +14,6 @@ use mq_core::{
 
 use crate::enqueue::to_json;
 use crate::rows::{maybe_record, read_all, record_columns};
-use crate::statement::Statement;
 use crate::store::Inner;
 
 /// How many jobs one call looks at in search of those that match.
@@ -240,8 +239,8 @@ impl Inner {
             .bind(MOST_LOOKED_AT)
             .bind(limit + 1)
             .bind(filter.queue.as_deref())
-            .bind(filter.name.as_deref());
-        let statement = bind_states(statement, states)
+            .bind(filter.name.as_deref())
+            .bind(states)
             .bind(labels.as_deref())
             .bind(filter.flow_parents);
         let rows = self.query(&statement).await?;
@@ -262,13 +261,6 @@ impl Inner {
             })
         })?;
         Ok(page_of(looked, filter.order_by, limit as usize))
-    }
-}
-
-fn bind_states<'a>(statement: Statement<'a>, states: Option<Vec<&'a str>>) -> Statement<'a> {
-    match states {
-        Some(states) => statement.bind(states),
-        None => statement.bind(None::<&str>),
     }
 }
 
