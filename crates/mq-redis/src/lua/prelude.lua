@@ -366,7 +366,9 @@ end
 
 -- A queue's settings: pause and limits. Nil if it has none.
 
-local function read_queue(queue)
+local settings_seen = {}
+
+local function look_up_queue(queue)
   local text = call('HGET', P .. ':queues', queue)
   if not text then return nil end
   local flags, max_active, rate_count, per, interval_ms, interval_us, lead_ms, lead_us, tat_ms, tat_us =
@@ -383,6 +385,15 @@ local function read_queue(queue)
     tat_ms = tat_ms,
     tat_us = tat_us,
   }
+end
+
+local function read_queue(queue)
+  local settings = settings_seen[queue]
+  if settings == nil then
+    settings = look_up_queue(queue) or false
+    settings_seen[queue] = settings
+  end
+  return settings or nil
 end
 
 local function write_queue(queue, s)
