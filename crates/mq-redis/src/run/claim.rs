@@ -40,8 +40,10 @@ impl RedisStore {
             match claimed.record(place) {
                 Ok(job) => jobs.push(job),
                 Err(broken) => {
-                    self.fail_broken(&claimed.ids[place], &request, broken)
-                        .await?
+                    let id = &claimed.ids[place];
+                    self.fail_broken(id, &request, broken).await?;
+                    // Sound jobs may wait behind it: the next wait returns at once.
+                    wake = 0;
                 }
             }
         }
