@@ -147,12 +147,13 @@ async fn a_reply_that_is_lost_is_repeated_and_makes_no_second_job() {
     let server = OwnServer::start(Settings::volatile());
     let proxy = proxy(&server).await;
     let store = through(&proxy).await;
-    store.now().await.expect("the way is open");
+    // The server knows the script by then.
+    store.enqueue(job()).await.expect("it is accepted");
     // The server enqueues it, and the connection is reset before it can say so.
     proxy.set_once(Which::All, Fault::ResetAfter { bytes: 0 });
     let enqueued = store.enqueue(job()).await.expect("the repetition lands");
     assert!(!enqueued.duplicate, "it is the caller's own job");
-    assert_eq!(store.counts(None).await.expect("it answers").waiting, 1);
+    assert_eq!(store.counts(None).await.expect("it answers").waiting, 2);
 }
 
 #[tokio::test]
@@ -160,17 +161,25 @@ async fn a_lost_reply_to_an_ack_says_that_its_outcome_is_unknown() {
     let server = OwnServer::start(Settings::volatile());
     let proxy = proxy(&server).await;
     let store = through(&proxy).await;
-    store.enqueue(job()).await.expect("it is accepted");
+    store
+        .enqueue_many(vec![job(); 2])
+        .await
+        .expect("they are accepted");
     let request = request();
-    let token = request.token.clone();
-    let claim = store.claim(request).await.expect("it is claimed");
-    let ack = mq_core::Ack {
+    let claim = store
+        .claim(request.clone())
+        .await
+        .expect("they are claimed");
+    let ack = |place: usize| mq_core::Ack {
         lock: mq_core::Lock {
-            id: claim.jobs[0].id.clone(),
-            token,
+            id: claim.jobs[place].id.clone(),
+            token: request.token.clone(),
         },
         outcome: mq_core::AckOutcome::Complete { exit: None },
     };
+    // The server knows the script by then.
+    store.ack(ack(0)).await.expect("it is acknowledged");
+    let ack = ack(1);
     proxy.set_once(
         Which::NotSaid("SUBSCRIBE".into()),
         Fault::ResetAfter { bytes: 0 },
