@@ -55,6 +55,12 @@ pub(crate) fn adapt(builder: RedisStoreBuilder, options: &StoreOptions) -> Redis
     builder
 }
 
+/// A handle on the store of this prefix.
+pub(crate) async fn open(prefix: &str, options: &StoreOptions) -> RedisStore {
+    let builder = adapt(RedisStore::builder(url()).prefix(prefix), options);
+    builder.connect().await.expect("the store opens")
+}
+
 /// A plain connection to a server.
 pub(crate) async fn connection(url: &str) -> MultiplexedConnection {
     let client = redis::Client::open(url).expect("the URL is one");
