@@ -3,6 +3,9 @@
 //! `cargo run --example quickstart` needs nothing installed and takes a few
 //! seconds. It tells what happens and checks it: if anything is not as it says,
 //! it fails.
+//!
+//! `cargo run --features redis --example quickstart -- --redis redis://127.0.0.1/`
+//! does the same on a Redis server, under a prefix of its own.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -91,10 +94,28 @@ async fn import(job: Import, ctx: JobContext) -> Result<(), HandlerError<Failure
     Ok(())
 }
 
+/// The in-memory store, or one on the server that the command line names.
+async fn open_store() -> Result<StoreHandle, Box<dyn Error>> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match arguments[..] {
+        [] => Ok(StoreHandle::bind(MemoryStore::new()).await?),
+        #[cfg(feature = "redis")]
+        ["--redis", url] => {
+            let prefix = format!("quickstart-{}", std::process::id());
+            let store = mq::redis::RedisStore::builder(url).prefix(prefix);
+            Ok(StoreHandle::bind(store.connect().await?).await?)
+        }
+        #[cfg(not(feature = "redis"))]
+        ["--redis", ..] => Err("build it with `--features redis` to run it on Redis".into()),
+        _ => Err("usage: quickstart [--redis URL]".into()),
+    }
+}
+
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     // Whoever enqueues needs a client, and no worker.
-    let store: StoreHandle = StoreHandle::bind(MemoryStore::new()).await?;
+    let store = open_store().await?;
     let client = store.client();
     let pages = enqueue_by_priority(&client).await?;
     let every = Duration::from_millis(250);

@@ -19,15 +19,16 @@ const ACCOUNT: [&str; 12] = [
     "Cancel: the import was called off at row ",
 ];
 
-#[test]
-fn the_quickstart_tells_its_account_and_succeeds() {
+/// Runs the quickstart and checks that it tells its account.
+fn expect_account(arguments: &[&str]) {
     let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let output = Command::new(env!("CARGO"))
-        .args(["run", "--quiet", "--example", "quickstart"])
+        .args(["run", "--quiet"])
+        .args(arguments)
         .current_dir(workspace)
         .output()
-        .unwrap();
-    let account = String::from_utf8(output.stdout).unwrap();
+        .expect("cargo runs");
+    let account = String::from_utf8(output.stdout).expect("it tells its account in UTF-8");
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{account}\n{errors}");
 
@@ -39,4 +40,17 @@ fn the_quickstart_tells_its_account_and_succeeds() {
         rest = after;
     }
     assert!(rest.contains("1 failed, 1 cancelled."), "{account}");
+}
+
+#[test]
+fn the_quickstart_tells_its_account_and_succeeds() {
+    expect_account(&["--example", "quickstart"]);
+}
+
+#[test]
+fn the_quickstart_tells_the_same_on_redis() {
+    let url = std::env::var("MQ_TEST_REDIS_URL")
+        .expect("MQ_TEST_REDIS_URL names no Redis server: run `cargo xtask test`");
+    let example = ["--features", "redis", "--example", "quickstart"];
+    expect_account(&[&example[..], &["--", "--redis", &url]].concat());
 }
