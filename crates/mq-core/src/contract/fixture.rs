@@ -160,6 +160,18 @@ impl fmt::Debug for Opened {
     }
 }
 
+impl Opened {
+    /// The store.
+    pub fn store(&self) -> &Arc<dyn Store> {
+        &self.store
+    }
+
+    /// Opens a second handle on the same data.
+    pub async fn open_second(&self) -> Arc<dyn Store> {
+        (self.second)().await
+    }
+}
+
 /// What a case is given: a store, its clock, and short words for what cases do.
 #[derive(Clone)]
 pub(crate) struct Fixture {
