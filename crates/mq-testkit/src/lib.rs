@@ -3,6 +3,8 @@
 #[cfg(feature = "conformance")]
 pub mod conformance;
 mod faults;
+#[cfg(feature = "model")]
+pub mod model;
 #[cfg(feature = "proxy")]
 pub mod proxy;
 #[cfg(all(unix, feature = "servers"))]

@@ -1,18 +1,19 @@
 //! What a store answers, in a form that compares.
 
 use mq_core::{
-    Acked, Cancelled, DueSchedules, Enqueued, Extended, JobId, JobRecord, JobState, Recovered,
-    ScheduleRecord, StoreError, Timestamp,
+    Acked, Cancelled, DueSchedules, Enqueued, Extended, JobId, JobRecord, JobState, ScheduleRecord,
+    Stalled, StoreError, Timestamp,
 };
 
-/// An answer, but for cursors and words, which are each store's own.
+/// An answer, but for cursors, words and numbers that are each store's own.
 #[derive(Debug, PartialEq)]
-pub(crate) enum Answer {
+pub(super) enum Answer {
     Enqueued(Vec<Enqueued>),
     Claimed(Claimed),
     Acked(Vec<Result<Acked, Refused>>),
     Extended(Extended),
-    Recovered(Recovered),
+    /// In order of ids.
+    Recovered(Vec<Stalled>),
     Finished(Vec<JobId>),
     Cancelled(Vec<Result<Cancelled, Refused>>),
     Done(Vec<Result<(), Refused>>),
@@ -21,17 +22,19 @@ pub(crate) enum Answer {
     Scheduled(Box<ScheduleRecord>),
     Due(DueSchedules),
     Listed(Vec<JobRecord>),
+    /// A query that the contract does not ask for.
+    Unsupported,
 }
 
 #[derive(Debug, PartialEq)]
-pub(crate) struct Claimed {
-    pub(crate) jobs: Vec<JobRecord>,
-    pub(crate) next_run_at: Option<Timestamp>,
-    pub(crate) now: Timestamp,
+pub(super) struct Claimed {
+    pub(super) jobs: Vec<JobRecord>,
+    pub(super) next_run_at: Option<Timestamp>,
+    pub(super) now: Timestamp,
 }
 
 #[derive(Debug, PartialEq)]
-pub(crate) enum Refused {
+pub(super) enum Refused {
     NotFound(JobId),
     LockLost(JobId),
     IllegalState(&'static str, JobId, JobState),
@@ -56,19 +59,23 @@ impl From<StoreError> for Refused {
 }
 
 /// Answers with each refusal in its comparable form.
-pub(crate) fn each<T>(answers: Vec<Result<T, StoreError>>) -> Vec<Result<T, Refused>> {
+pub(super) fn each<T>(answers: Vec<Result<T, StoreError>>) -> Vec<Result<T, Refused>> {
     answers
         .into_iter()
         .map(|answer| answer.map_err(Refused::from))
         .collect()
 }
 
-/// The records with the store's words left out.
-pub(crate) fn without_words(mut records: Vec<JobRecord>) -> Vec<JobRecord> {
+/// The records with the store's own words left out.
+pub(super) fn without_words(mut records: Vec<JobRecord>) -> Vec<JobRecord> {
     for record in &mut records {
         if let Some(reason) = &mut record.failed_reason {
-            assert!(!reason.is_empty(), "the store says why it ended a job");
-            reason.clear();
+            *reason = if reason.is_empty() {
+                "(empty)"
+            } else {
+                "(a reason)"
+            }
+            .to_owned();
         }
     }
     records

@@ -1,5 +1,5 @@
-//! What may be done to a store, drawn at random over few ids, names, keys and
-//! queues, so that operations meet.
+//! Draws what is done to a store, over few ids, names, keys and queues, so that
+//! operations meet.
 
 use std::time::Duration;
 
@@ -13,65 +13,15 @@ use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::{select, subsequence};
 
-pub(crate) const QUEUES: [&str; 2] = ["p", "q"];
+use super::op::{LockPick, Op, Step};
+
+pub(super) const QUEUES: [&str; 2] = ["p", "q"];
 /// Jobs named `a` have no retention, `b` a count, `c` an age, `d` all the same
 /// of both. Mixed otherwise, what stays would depend on the order of a sweep,
 /// which the contract leaves open.
-pub(crate) const NAMES: [&str; 4] = ["a", "b", "c", "d"];
+pub(super) const NAMES: [&str; 4] = ["a", "b", "c", "d"];
 const KEYS: [&str; 4] = ["k", "k", "k", "K"];
 const SCHEDULES: [&str; 2] = ["s", "t"];
-
-/// Something known, by its place from the latest one back.
-pub(crate) type Back = usize;
-
-/// A lock that was given out, or one job's id with another claim's token.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct LockPick {
-    pub(crate) of: Back,
-    pub(crate) token_of: Option<Back>,
-}
-
-#[derive(Clone, Debug)]
-pub(crate) enum Op {
-    Enqueue(Vec<NewJob>),
-    Claim {
-        queue: &'static str,
-        names: Vec<&'static str>,
-        lock_for: Duration,
-        limit: u32,
-    },
-    ClaimAgain(Back),
-    Ack(Vec<(LockPick, AckOutcome)>),
-    Release(Vec<LockPick>),
-    Extend(Vec<LockPick>, Duration),
-    Progress(LockPick, RawJson),
-    Recover {
-        most_stalls: u32,
-        limit: u32,
-    },
-    Watch(Vec<Back>),
-    Cancel(Vec<Back>),
-    CancelByDedupe(&'static str, &'static str),
-    Retry(Back),
-    Promote(Back),
-    Remove(Back),
-    SetQueue(&'static str, QueueSettings),
-    /// Sweeps of this limit until one says that there is no more.
-    Sweep(u32),
-    Upsert(NewSchedule),
-    Tick {
-        key: &'static str,
-        stale_version: bool,
-        stale_slot: bool,
-        ahead: Duration,
-        job: Option<NewJob>,
-    },
-    Unschedule(&'static str),
-    Due(u32),
-    /// A whole list, in pages of the filter's limit.
-    Walk(ListFilter),
-    Advance(Duration),
-}
 
 fn millis(range: std::ops::Range<u64>) -> impl Strategy<Value = Duration> + Clone {
     range.prop_map(Duration::from_millis)
@@ -331,7 +281,7 @@ fn walk() -> impl Strategy<Value = Op> {
         )
 }
 
-pub(crate) fn op() -> impl Strategy<Value = Op> {
+fn op() -> impl Strategy<Value = Op> {
     let back = || 0..10_usize;
     let lock = || {
         (
@@ -344,7 +294,7 @@ pub(crate) fn op() -> impl Strategy<Value = Op> {
     prop_oneof![
         6 => vec(new_job(), 1..4).prop_map(Op::Enqueue),
         6 => claim(),
-        1 => (0..3_usize).prop_map(Op::ClaimAgain),
+        3 => (0..6_usize).prop_map(Op::Repeat),
         7 => vec((lock(), outcome()), 1..4).prop_map(Op::Ack),
         1 => vec(lock(), 1..3).prop_map(Op::Release),
         1 => (vec(lock(), 1..4), millis(1..9_000)).prop_map(|(locks, by)| Op::Extend(locks, by)),
@@ -365,4 +315,9 @@ pub(crate) fn op() -> impl Strategy<Value = Op> {
         2 => walk(),
         4 => prop_oneof![3 => span(4_000), 1 => millis(40_000..70_000)].prop_map(Op::Advance),
     ]
+}
+
+pub(super) fn step() -> impl Strategy<Value = Step> {
+    let handle = prop_oneof![3 => Just(0), 1 => Just(1)];
+    (handle, op()).prop_map(|(handle, op)| Step { handle, op })
 }

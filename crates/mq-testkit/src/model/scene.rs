@@ -1,201 +1,236 @@
-//! A store and the naive one side by side, compared after each step.
+//! Stores and the model side by side, compared after each step.
 
+use std::collections::HashMap;
+use std::fmt::Debug;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use futures::FutureExt;
+use mq_core::contract::{StoreFactory, StoreOptions};
 use mq_core::{
-    Change, HistoryCeiling, JobId, ListFilter, ManualClock, OrderBy, QueueName, QueueSettings,
-    Result, ScheduleFilter, Store, Timestamp, WakeCursor, WatchCursor,
+    Change, HistoryCeiling, IdGenerator, JobId, JobState, ListFilter, ManualClock, MemoryStore,
+    OrderBy, QueueSettings, Store, StoreError, Timestamp,
 };
 
-use crate::answer::without_words;
-use crate::ask::{Cursor, Known, ask};
-use crate::naive::Naive;
-use crate::op::{NAMES, Op, QUEUES};
+use super::answer::Answer;
+use super::call::Call;
+use super::draw::{NAMES, QUEUES};
+use super::known::Known;
+use super::naive::Naive;
+use super::op::{Op, Step};
+use super::side::{Reply, Side};
+use super::wait::Waits;
 
-/// How many waits are tried after each step.
-const MOST_WAITS: usize = 4;
+/// What a sequence ends with: nothing, or what differed.
+pub(super) type Played<T = ()> = Result<T, String>;
 
-pub(crate) struct Scene<S> {
-    store: S,
+pub(super) struct Scene {
     clock: ManualClock,
     naive: Naive,
     known: Known,
-    waits: Vec<Wait>,
-    watches: Vec<Watch>,
+    /// The store under test, then the in-memory one.
+    stores: Vec<Compared>,
+    /// How long each job's ledger was when it was last compared.
+    ledgers: HashMap<JobId, u32>,
 }
 
-/// A wait that began after a claim.
-struct Wait {
-    queue: QueueName,
-    cursor: WakeCursor,
-    wakes_before: usize,
-    stirs_before: usize,
+struct Compared {
+    who: &'static str,
+    side: Side,
+    waits: Waits,
 }
 
-/// A wait that began after a watch.
-struct Watch {
-    ids: Vec<JobId>,
-    cursor: WatchCursor,
-    ends_before: usize,
-}
-
-impl<S: Store> Scene<S> {
-    pub(crate) fn new(
-        store: S,
-        clock: ManualClock,
+impl Scene {
+    pub(super) async fn open(
+        factory: &dyn StoreFactory,
         start: Timestamp,
         ceiling: Option<HistoryCeiling>,
     ) -> Self {
+        let clock = ManualClock::new(start);
+        let mut options = StoreOptions::new(clock.clone());
+        options.history_ceiling = ceiling;
+        options.id_generator = Some(counting());
+        let opened = factory.open(options).await;
+        let handles = vec![Arc::clone(opened.store()), opened.open_second().await];
+        let memory: Arc<dyn Store> = Arc::new(memory(&clock, ceiling));
+        let compared = |who, side| Compared {
+            who,
+            side,
+            waits: Waits::default(),
+        };
         Self {
-            store,
             clock,
             naive: Naive::new(start, ceiling),
             known: Known::default(),
-            waits: Vec::new(),
-            watches: Vec::new(),
+            stores: vec![
+                compared("the store", Side::new(handles, factory.patience())),
+                compared(
+                    "the in-memory store",
+                    Side::new(vec![memory], Duration::ZERO),
+                ),
+            ],
+            ledgers: HashMap::new(),
         }
     }
 
-    /// Does the operations, then lets everything run that can, and compares
-    /// after each.
-    pub(crate) async fn play(&mut self, ops: Vec<Op>) -> Result<()> {
-        for op in ops.into_iter().chain(finale()) {
-            self.step(op).await?;
+    /// Does the steps, then lets everything run that can, and compares after
+    /// each.
+    pub(super) async fn play(&mut self, steps: Vec<Step>) -> Played {
+        for step in steps.into_iter().chain(finale()) {
+            let what = format!("{:?}", step.op);
+            self.step(step)
+                .await
+                .map_err(|difference| format!("{difference}\nat {what}"))?;
         }
-        Ok(())
+        self.compare_all().await
     }
 
-    async fn step(&mut self, op: Op) -> Result<()> {
-        let asked = ask(
-            op,
-            &self.store,
-            &self.clock,
-            &mut self.naive,
-            &mut self.known,
-        )
-        .await?;
-        if let Some(asked) = asked {
-            assert_eq!(
-                asked.answer, asked.expected,
-                "the store's answer, and the expected one"
-            );
-            asked
-                .cursor
-                .into_iter()
-                .for_each(|cursor| self.begin_wait(cursor));
+    async fn step(&mut self, Step { handle, op }: Step) -> Played {
+        if let Op::Advance(by) = op {
+            self.clock.advance(by);
+            self.naive.now = self.naive.now.saturating_add(by);
+        } else if let Some(call) = self.known.resolve(op, &self.naive) {
+            self.call(handle, call).await?;
         }
         self.compare().await?;
-        self.check_waits();
-        self.check_watches();
+        for Compared { who, side, waits } in &mut self.stores {
+            let checked = waits.check(side, &self.naive).await;
+            checked.map_err(|lost| format!("{who}: {lost}"))?;
+        }
         Ok(())
     }
 
-    fn begin_wait(&mut self, cursor: Cursor) {
-        match cursor {
-            Cursor::Wake(queue, cursor) => self.waits.push(Wait {
-                queue,
-                cursor,
-                wakes_before: self.naive.wakes.len(),
-                stirs_before: self.naive.stirs.len(),
-            }),
-            Cursor::Watch(ids, cursor) => self.watches.push(Watch {
-                ids,
-                cursor,
-                ends_before: self.naive.ends.len(),
-            }),
+    async fn call(&mut self, handle: usize, call: Call) -> Played {
+        let mut replies: Vec<Reply> = Vec::new();
+        let mut drawn = call.clone();
+        for Compared { who, side, .. } in &mut self.stores {
+            let called = side.call(handle, &drawn).await;
+            let reply = called.map_err(|error| format!("{who} failed: {error}"))?;
+            fill_in(&mut drawn, &reply.answer);
+            replies.push(reply);
         }
-        let drop_oldest = |len: usize| len.saturating_sub(MOST_WAITS);
-        self.waits.drain(..drop_oldest(self.waits.len()));
-        self.watches.drain(..drop_oldest(self.watches.len()));
+        let expected = self.naive.answer(&drawn);
+        for (compared, mut reply) in self.stores.iter_mut().zip(replies) {
+            let Compared { who, side, waits } = compared;
+            side.learn_version(&mut reply.answer, &expected)?;
+            if let Call::Unschedule(key) = &call {
+                side.forget(key);
+            }
+            if reply.answer != Answer::Unsupported {
+                same(who, "the answer", &reply.answer, &expected)?;
+            }
+            if let Some(cursor) = reply.cursor {
+                waits.begin(handle, cursor, &self.naive);
+            }
+        }
+        self.known.learn(call, &expected);
+        Ok(())
     }
 
-    /// Everything that can be read must agree.
-    async fn compare(&self) -> Result<()> {
-        let (store, naive) = (&self.store, &self.naive);
-        assert_eq!(store.now().await?, naive.now);
+    /// What a step may have changed must agree.
+    async fn compare(&mut self) -> Played {
         let ids = &self.known.ids;
-        for (id, read) in ids.iter().zip(store.get_jobs(ids).await?) {
-            let read = without_words(read?.into_iter().collect());
-            let expected = without_words_of(naive.job(id));
-            assert_eq!(read, expected, "{id:?} as stored, and as expected");
-            assert_eq!(
-                store.get_attempts(id).await?,
-                naive.attempts(id),
-                "ledger of {id:?}"
-            );
+        let expected: Vec<_> = ids.iter().map(|id| self.naive.readable(id)).collect();
+        let queues = self.naive.queues();
+        for Compared { who, side, .. } in &self.stores {
+            let jobs = side.jobs(ids).await.map_err(failed(who))?;
+            for ((id, read), expected) in ids.iter().zip(&jobs).zip(&expected) {
+                same(who, &format!("the job {id:?}"), read, expected)?;
+            }
+            let read = side.queues().await.map_err(failed(who))?;
+            same(who, "the queues", &read, &queues)?;
+            for id in ids {
+                let attempts = self.naive.attempts(id);
+                let written = attempts.last().map_or(0, |last| last.attempt);
+                if self.ledgers.get(id).copied().unwrap_or(0) != written {
+                    let read = side.attempts(id).await.map_err(failed(who))?;
+                    same(who, &format!("the ledger of {id:?}"), &read, &attempts)?;
+                }
+            }
         }
-        for queue in QUEUES.map(QueueName::from) {
-            assert_eq!(
-                store.counts(Some(&queue)).await?,
-                naive.counts(&queue),
-                "{queue}"
-            );
+        for id in ids {
+            let written = self
+                .naive
+                .attempts(id)
+                .last()
+                .map_or(0, |last| last.attempt);
+            self.ledgers.insert(id.clone(), written);
         }
-        assert_eq!(store.queues().await?, naive.queues());
-        let schedules = store.list_schedules(ScheduleFilter::default()).await?;
-        assert_eq!(schedules, naive.schedules());
         Ok(())
     }
 
-    /// A wake-up that was due is never lost; another queue's is no reason.
-    fn check_waits(&mut self) {
-        let listed: Vec<_> = self
-            .naive
-            .queues()
-            .into_iter()
-            .map(|info| info.queue)
-            .collect();
-        // Nothing can be runnable in a queue that holds nothing.
-        self.waits.retain(|wait| listed.contains(&wait.queue));
-        for wait in &self.waits {
-            let queues = std::slice::from_ref(&wait.queue);
-            let woken = self
-                .store
-                .await_wake(queues, wait.cursor)
-                .now_or_never()
-                .is_some();
-            let due = self.naive.wakes[wait.wakes_before..].contains(&wait.queue);
-            let stirred = self.naive.stirs[wait.stirs_before..].contains(&wait.queue);
-            assert!(woken || !due, "a wake-up of {} was lost", wait.queue);
-            assert!(stirred || !woken, "{} was woken for nothing", wait.queue);
+    /// All that can be read must agree.
+    async fn compare_all(&mut self) -> Played {
+        self.ledgers.clear();
+        self.compare().await?;
+        for Compared { who, side, .. } in &self.stores {
+            for id in &self.known.ids {
+                let read = side.attempts(id).await.map_err(failed(who))?;
+                let expected = self.naive.attempts(id);
+                same(who, &format!("the ledger of {id:?}"), &read, &expected)?;
+            }
+            let read = side.schedules().await.map_err(failed(who))?;
+            same(who, "the schedules", &*read, self.naive.schedules())?;
+            for queue in QUEUES.map(Into::into) {
+                let read = side.handles[0].counts(Some(&queue)).await;
+                let read = read.map_err(failed(who))?;
+                same(who, "the counts", &read, &self.naive.counts(&queue))?;
+            }
+            let now = side.handles[0].now().await.map_err(failed(who))?;
+            same(who, "the time", &now, &self.naive.now)?;
         }
-    }
-
-    /// A wait ends if one of its jobs has ended since, and not otherwise.
-    fn check_watches(&mut self) {
-        for watch in &self.watches {
-            let told = self
-                .store
-                .await_finished(&watch.ids, watch.cursor)
-                .now_or_never();
-            let ended = &self.naive.ends[watch.ends_before..];
-            let due = watch.ids.iter().any(|id| ended.contains(id));
-            assert_eq!(
-                told.is_some(),
-                due,
-                "whether one of {:?} has ended",
-                watch.ids
-            );
-        }
-        // What is enqueued under the id of a job that is gone is another job.
-        let is_there = |id: &JobId| self.naive.job(id).is_some();
-        self.watches.retain(|watch| watch.ids.iter().all(is_there));
+        Ok(())
     }
 }
 
-fn without_words_of(record: Option<&mq_core::JobRecord>) -> Vec<mq_core::JobRecord> {
-    without_words(record.cloned().into_iter().collect())
+fn failed(who: &'static str) -> impl Fn(StoreError) -> String {
+    move |error| format!("{who} could not be read: {error}")
+}
+
+fn same<T: Debug + PartialEq + ?Sized>(who: &str, what: &str, is: &T, expected: &T) -> Played {
+    if is == expected {
+        return Ok(());
+    }
+    Err(format!(
+        "{what} of {who} differs\n      is: {is:?}\nexpected: {expected:?}"
+    ))
+}
+
+/// Puts the ids that a store drew into the request. Where nothing was stored an
+/// id stands that nobody has.
+fn fill_in(call: &mut Call, answer: &Answer) {
+    if let (Call::Enqueue(jobs), Answer::Enqueued(enqueued)) = (call, answer) {
+        for (place, (job, answer)) in jobs.iter_mut().zip(enqueued).enumerate() {
+            job.id.get_or_insert_with(|| match answer.duplicate {
+                true => format!("not drawn {place}").into(),
+                false => answer.id.clone(),
+            });
+        }
+    }
+}
+
+/// Draws `auto0`, `auto1` and so on.
+fn counting() -> IdGenerator {
+    let drawn = AtomicU64::new(0);
+    Arc::new(move || JobId::from(format!("auto{}", drawn.fetch_add(1, Ordering::Relaxed))))
+}
+
+fn memory(clock: &ManualClock, ceiling: Option<HistoryCeiling>) -> MemoryStore {
+    let builder = MemoryStore::builder().time(clock.clone());
+    match ceiling {
+        Some(ceiling) => builder.history_ceiling(ceiling).build(),
+        None => builder.build(),
+    }
 }
 
 /// Lets everything run that can, and walks the whole store.
-fn finale() -> impl Iterator<Item = Op> {
+fn finale() -> impl Iterator<Item = Step> {
     let clear = QueueSettings {
         paused: Change::Clear,
         max_active: Change::Clear,
         rate: Change::Clear,
     };
-    let walk = |order_by, states: Option<&[mq_core::JobState]>| {
+    let walk = |order_by, states: Option<&[JobState]>| {
         Op::Walk(ListFilter {
             order_by,
             states: states.map(<[_]>::to_vec),
@@ -203,7 +238,7 @@ fn finale() -> impl Iterator<Item = Op> {
             ..ListFilter::default()
         })
     };
-    use mq_core::JobState::{Active, Cancelled, Completed, Delayed, Failed};
+    use JobState::{Active, Cancelled, Completed, Delayed, Failed};
     let mut ops = vec![
         walk(OrderBy::RunAt, Some(&[Delayed])),
         walk(OrderBy::LockExpiresAt, Some(&[Active])),
@@ -227,5 +262,5 @@ fn finale() -> impl Iterator<Item = Op> {
         walk(OrderBy::EnqueuedAt, None),
         walk(OrderBy::FinishedAt, Some(&[Completed, Failed, Cancelled])),
     ]);
-    ops.into_iter()
+    ops.into_iter().map(|op| Step { handle: 0, op })
 }

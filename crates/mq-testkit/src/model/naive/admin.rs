@@ -5,7 +5,7 @@ use std::time::Duration;
 use mq_core::{Cancelled, Change, JobId, JobState, QueueName, QueueSettings, Rate};
 
 use super::{End, Naive, whole};
-use crate::answer::Refused;
+use crate::model::answer::Refused;
 
 impl Naive {
     fn require(&self, id: &JobId) -> Result<usize, Refused> {
@@ -17,7 +17,7 @@ impl Naive {
         Refused::IllegalState(operation, record.id.clone(), record.state)
     }
 
-    pub(crate) fn cancel(&mut self, id: &JobId) -> Result<Cancelled, Refused> {
+    pub(in crate::model) fn cancel(&mut self, id: &JobId) -> Result<Cancelled, Refused> {
         let place = self.require(id)?;
         match self.jobs[place].state() {
             JobState::Active => {
@@ -32,7 +32,7 @@ impl Naive {
         }
     }
 
-    pub(crate) fn cancel_by_dedupe(&mut self, name: &str, key: &str) -> bool {
+    pub(in crate::model) fn cancel_by_dedupe(&mut self, name: &str, key: &str) -> bool {
         let Some(place) = self.keyed(name, key) else {
             return false;
         };
@@ -40,7 +40,7 @@ impl Naive {
         self.cancel(&id).is_ok()
     }
 
-    pub(crate) fn retry(&mut self, id: &JobId) -> Result<(), Refused> {
+    pub(in crate::model) fn retry(&mut self, id: &JobId) -> Result<(), Refused> {
         let place = self.require(id)?;
         if self.jobs[place].state() != JobState::Failed {
             return Err(self.illegal("retry", place));
@@ -63,7 +63,7 @@ impl Naive {
         Ok(())
     }
 
-    pub(crate) fn promote(&mut self, id: &JobId) -> Result<(), Refused> {
+    pub(in crate::model) fn promote(&mut self, id: &JobId) -> Result<(), Refused> {
         let place = self.require(id)?;
         if self.jobs[place].state() != JobState::Delayed {
             return Err(self.illegal("promote", place));
@@ -75,7 +75,7 @@ impl Naive {
         Ok(())
     }
 
-    pub(crate) fn remove(&mut self, id: &JobId) -> Result<bool, Refused> {
+    pub(in crate::model) fn remove(&mut self, id: &JobId) -> Result<bool, Refused> {
         let Some(place) = self.find(id) else {
             return Ok(false);
         };
@@ -86,7 +86,7 @@ impl Naive {
         Ok(true)
     }
 
-    pub(crate) fn set_queue(&mut self, name: &QueueName, settings: &QueueSettings) {
+    pub(in crate::model) fn set_queue(&mut self, name: &QueueName, settings: &QueueSettings) {
         fn change<T: Copy>(to: Change<T>, was: Option<T>) -> Option<T> {
             match to {
                 Change::Keep => was,
@@ -116,7 +116,7 @@ impl Naive {
     }
 
     /// Deletes what retention gives up now; answers how many jobs.
-    pub(crate) fn sweep(&mut self) -> u64 {
+    pub(in crate::model) fn sweep(&mut self) -> u64 {
         let before = self.jobs.len();
         let births: Vec<u64> = self.jobs.iter().map(|job| job.birth).collect();
         for birth in births {

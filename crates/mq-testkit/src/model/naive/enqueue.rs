@@ -8,16 +8,12 @@ use mq_core::{
 use super::{Job, Key, Naive, whole};
 
 impl Naive {
-    /// Enqueues jobs in turn. Where the store draws an id it is taken from the
-    /// store's answer.
-    pub(crate) fn enqueue(&mut self, jobs: &[NewJob], drawn: &[JobId]) -> Vec<Enqueued> {
-        jobs.iter()
-            .enumerate()
-            .map(|(place, job)| self.enqueue_one(job, drawn.get(place)))
-            .collect()
+    /// Enqueues jobs in turn, each under an id that it has already.
+    pub(in crate::model) fn enqueue(&mut self, jobs: &[NewJob]) -> Vec<Enqueued> {
+        jobs.iter().map(|job| self.enqueue_one(job)).collect()
     }
 
-    fn enqueue_one(&mut self, job: &NewJob, drawn: Option<&JobId>) -> Enqueued {
+    fn enqueue_one(&mut self, job: &NewJob) -> Enqueued {
         if let Some(place) = job.id.as_ref().and_then(|id| self.find(id)) {
             let there = &self.jobs[place].record;
             return Enqueued {
@@ -37,8 +33,7 @@ impl Naive {
                 duplicate: true,
             };
         }
-        let id = job.id.as_ref().or(drawn).expect("an answer for each job");
-        assert!(self.find(id).is_none(), "{id:?} was drawn, but is taken");
+        let id = job.id.as_ref().expect("each job has an id by now");
         self.insert(id, job);
         Enqueued {
             id: id.clone(),

@@ -8,11 +8,11 @@ use mq_core::{
 use super::{Job, Naive};
 
 impl Naive {
-    pub(crate) fn job(&self, id: &JobId) -> Option<&JobRecord> {
+    pub(in crate::model) fn job(&self, id: &JobId) -> Option<&JobRecord> {
         self.find(id).map(|place| &self.jobs[place].record)
     }
 
-    pub(crate) fn attempts(&self, id: &JobId) -> Vec<AttemptRecord> {
+    pub(in crate::model) fn attempts(&self, id: &JobId) -> Vec<AttemptRecord> {
         self.find(id)
             .map(|place| self.jobs[place].ledger.clone())
             .unwrap_or_default()
@@ -23,7 +23,7 @@ impl Naive {
         self.jobs.iter().filter(counts).count() as u64
     }
 
-    pub(crate) fn counts(&self, queue: &QueueName) -> StateCounts {
+    pub(in crate::model) fn counts(&self, queue: &QueueName) -> StateCounts {
         let mut counts = StateCounts::default();
         for state in JobState::ALL {
             *counts.of_mut(state) = self.count(queue, state);
@@ -32,7 +32,7 @@ impl Naive {
     }
 
     /// The queues that have a job or a setting, by name.
-    pub(crate) fn queues(&self) -> Vec<QueueInfo> {
+    pub(in crate::model) fn queues(&self) -> Vec<QueueInfo> {
         let mut queues: Vec<QueueInfo> = Vec::new();
         let with_jobs = self.jobs.iter().map(|job| &job.record.spec.queue);
         for name in with_jobs.chain(self.queues.iter().map(|queue| &queue.name)) {
@@ -57,7 +57,7 @@ impl Naive {
     }
 
     /// All jobs that match, in order.
-    pub(crate) fn list(&self, filter: &ListFilter) -> Vec<JobRecord> {
+    pub(in crate::model) fn list(&self, filter: &ListFilter) -> Vec<JobRecord> {
         let mut found: Vec<&Job> = self
             .jobs
             .iter()

@@ -1,7 +1,8 @@
-//! A store written from the contract alone, with plain lists that are searched
+//! The model: a store written from the contract alone, with plain lists that are searched
 //! and sorted each time: slow, and too simple to be wrong in the same places.
 
 mod admin;
+mod answer;
 mod enqueue;
 mod look;
 mod run;
@@ -14,24 +15,26 @@ use mq_core::{
     QueueName, Rate, RawJson, Retention, ScheduleRecord, Timestamp,
 };
 
-pub(crate) const MINUTE: Duration = Duration::from_secs(60);
+pub(in crate::model) const MINUTE: Duration = Duration::from_secs(60);
 
-pub(crate) struct Naive {
-    pub(crate) now: Timestamp,
-    pub(crate) ceiling: Option<HistoryCeiling>,
+pub(in crate::model) struct Naive {
+    pub(in crate::model) now: Timestamp,
+    pub(in crate::model) ceiling: Option<HistoryCeiling>,
     jobs: Vec<Job>,
     keys: Vec<Key>,
     queues: Vec<Queue>,
     calls: Vec<Call>,
     schedules: Vec<ScheduleRecord>,
+    /// Versions of schedules given so far.
+    versions: u64,
     /// Arrival numbers given so far.
     arrivals: u64,
     /// The queues that had to be woken, one after the other.
-    pub(crate) wakes: Vec<QueueName>,
+    pub(in crate::model) wakes: Vec<QueueName>,
     /// The queues of which anything changed: others must not be woken.
-    pub(crate) stirs: Vec<QueueName>,
+    pub(in crate::model) stirs: Vec<QueueName>,
     /// The watched jobs that ended or were deleted, one after the other.
-    pub(crate) ends: Vec<JobId>,
+    pub(in crate::model) ends: Vec<JobId>,
 }
 
 struct Job {
@@ -73,7 +76,7 @@ struct Call {
 }
 
 impl Naive {
-    pub(crate) fn new(now: Timestamp, ceiling: Option<HistoryCeiling>) -> Self {
+    pub(in crate::model) fn new(now: Timestamp, ceiling: Option<HistoryCeiling>) -> Self {
         Self {
             now,
             ceiling,
@@ -82,6 +85,7 @@ impl Naive {
             queues: Vec::new(),
             calls: Vec::new(),
             schedules: Vec::new(),
+            versions: 0,
             arrivals: 0,
             wakes: Vec::new(),
             stirs: Vec::new(),

@@ -5,16 +5,16 @@ use std::time::Duration;
 
 use mq_core::{
     Ack, AckOutcome, Acked, AttemptOutcome, ClaimRequest, Extended, JobId, JobState, Lock, RawJson,
-    Recovered, StallOutcome, Stalled, Timestamp,
+    StallOutcome, Stalled, Timestamp,
 };
 
 use super::{Call, End, MINUTE, Naive, Queue};
-use crate::answer::{Claimed, Refused};
+use crate::model::answer::{Claimed, Refused};
 
 impl Naive {
     /// Whether a claim of this token may be repeated: for how long a store
     /// remembers one that holds nothing is its own affair.
-    pub(crate) fn remembers(&self, request: &ClaimRequest) -> bool {
+    pub(in crate::model) fn remembers(&self, request: &ClaimRequest) -> bool {
         self.calls.iter().any(|call| {
             let held = |job: &super::Job| job.holds(&call.token);
             let recent = self.now < call.at.saturating_add(MINUTE);
@@ -22,7 +22,7 @@ impl Naive {
         })
     }
 
-    pub(crate) fn claim(&mut self, request: &ClaimRequest) -> Claimed {
+    pub(in crate::model) fn claim(&mut self, request: &ClaimRequest) -> Claimed {
         let now = self.now;
         self.stirs.push(request.queue.clone());
         if self.calls.iter().any(|call| call.token == request.token) {
@@ -85,6 +85,14 @@ impl Naive {
         }
     }
 
+    /// Whether a new claim like this would surely yield a job.
+    pub(in crate::model) fn has_claimable(&self, request: &ClaimRequest) -> bool {
+        let is_free = |queue: &Queue| !queue.paused && queue.max_active.is_none();
+        let queue = self.queues.iter().find(|queue| queue.name == request.queue);
+        queue.is_none_or(|queue| is_free(queue) && queue.rate.is_none())
+            && !self.asked(request, JobState::Waiting).is_empty()
+    }
+
     fn claim_again(&mut self, request: &ClaimRequest) -> Claimed {
         let call = self.calls.iter().find(|call| call.token == request.token);
         let births = call.map(|call| call.births.clone()).unwrap_or_default();
@@ -133,7 +141,7 @@ impl Naive {
         Err(Refused::LockLost(lock.id.clone()))
     }
 
-    pub(crate) fn ack_many(&mut self, acks: &[Ack]) -> Vec<Result<Acked, Refused>> {
+    pub(in crate::model) fn ack_many(&mut self, acks: &[Ack]) -> Vec<Result<Acked, Refused>> {
         let is_repeated = |place: usize| {
             let id = &acks[place].lock.id;
             acks[..place].iter().any(|earlier| earlier.lock.id == *id)
@@ -207,7 +215,7 @@ impl Naive {
         self.wake(&queue);
     }
 
-    pub(crate) fn release(&mut self, lock: &Lock) -> Result<(), Refused> {
+    pub(in crate::model) fn release(&mut self, lock: &Lock) -> Result<(), Refused> {
         let place = self.held(lock)?;
         match self.jobs[place].record.cancel_requested {
             true => self.finish(place, End::cancelled()),
@@ -216,7 +224,7 @@ impl Naive {
         Ok(())
     }
 
-    pub(crate) fn extend(&mut self, locks: &[Lock], by: Duration) -> Extended {
+    pub(in crate::model) fn extend(&mut self, locks: &[Lock], by: Duration) -> Extended {
         let mut extended = Extended::default();
         for lock in locks {
             match self.held(lock) {
@@ -233,7 +241,11 @@ impl Naive {
         extended
     }
 
-    pub(crate) fn progress(&mut self, lock: &Lock, value: &RawJson) -> Result<(), Refused> {
+    pub(in crate::model) fn progress(
+        &mut self,
+        lock: &Lock,
+        value: &RawJson,
+    ) -> Result<(), Refused> {
         let place = self.held(lock)?;
         self.jobs[place].record.progress = Some(value.clone());
         Ok(())
@@ -253,9 +265,9 @@ impl Naive {
         expired.into_iter().map(|(_, _, birth)| birth).collect()
     }
 
-    pub(crate) fn recover(&mut self, most_stalls: u32, limit: u32) -> Recovered {
-        let mut recovered = Recovered::default();
-        for birth in self.expired().into_iter().take(limit as usize) {
+    pub(in crate::model) fn recover(&mut self, most_stalls: u32) -> Vec<Stalled> {
+        let mut recovered = Vec::new();
+        for birth in self.expired() {
             let now = self.now;
             let Some(place) = self.born(birth) else {
                 continue;
@@ -267,7 +279,7 @@ impl Naive {
             }
             record.stalled_count += 1;
             let fails = record.stalled_count > most_stalls;
-            recovered.stalled.push(Stalled {
+            recovered.push(Stalled {
                 id: record.id.clone(),
                 name: record.spec.name.clone(),
                 queue: record.spec.queue.clone(),
@@ -288,12 +300,12 @@ impl Naive {
                 self.put_back(place);
             }
         }
-        recovered.more = !self.expired().is_empty();
+        recovered.sort_by(|one: &Stalled, other| one.id.cmp(&other.id));
         recovered
     }
 
     /// Marks jobs as watched; answers those that have ended.
-    pub(crate) fn watch(&mut self, ids: &[JobId]) -> Vec<JobId> {
+    pub(in crate::model) fn watch(&mut self, ids: &[JobId]) -> Vec<JobId> {
         let mut finished = Vec::new();
         for id in ids {
             let Some(place) = self.find(id) else {

@@ -6,8 +6,7 @@ use super::enqueue::stored;
 use super::{Naive, whole};
 
 impl Naive {
-    /// Stores a schedule under the version that the store gave it.
-    pub(crate) fn upsert(&mut self, new: &NewSchedule, version: u64) -> ScheduleRecord {
+    pub(in crate::model) fn upsert(&mut self, new: &NewSchedule) -> ScheduleRecord {
         let cadence = match &new.cadence {
             Cadence::Every(every) => Cadence::Every(whole(*every)),
             cron => cron.clone(),
@@ -17,35 +16,33 @@ impl Naive {
             Some(was) if was.cadence == cadence => was.next_run_at,
             _ => new.next_run_at,
         };
-        if let Some(was) = was {
-            assert!(was.version < version, "an upsert raises the version");
-        }
         let record = ScheduleRecord {
             key: new.key.clone(),
             cadence,
             spec: stored(&new.spec),
             group: new.group.clone(),
             next_run_at,
-            version,
+            version: self.versions + 1,
         };
+        self.versions += 1;
         self.unschedule(&new.key);
         self.schedules.push(record.clone());
         self.schedules.sort_by(|one, other| one.key.cmp(&other.key));
         record
     }
 
-    pub(crate) fn unschedule(&mut self, key: &ScheduleKey) -> bool {
+    pub(in crate::model) fn unschedule(&mut self, key: &ScheduleKey) -> bool {
         let before = self.schedules.len();
         self.schedules.retain(|there| there.key != *key);
         self.schedules.len() < before
     }
 
     /// All schedules, by key.
-    pub(crate) fn schedules(&self) -> &[ScheduleRecord] {
+    pub(in crate::model) fn schedules(&self) -> &[ScheduleRecord] {
         &self.schedules
     }
 
-    pub(crate) fn due(&self, limit: u32) -> DueSchedules {
+    pub(in crate::model) fn due(&self, limit: u32) -> DueSchedules {
         let mut by_slot: Vec<_> = self.schedules.iter().collect();
         by_slot.sort_by_key(|schedule| (schedule.next_run_at, &schedule.key));
         let is_due = |schedule: &&&ScheduleRecord| schedule.next_run_at <= self.now;
@@ -65,7 +62,7 @@ impl Naive {
         }
     }
 
-    pub(crate) fn tick(&mut self, tick: &Tick) -> bool {
+    pub(in crate::model) fn tick(&mut self, tick: &Tick) -> bool {
         let is_current = |there: &&mut ScheduleRecord| {
             there.key == tick.key
                 && there.version == tick.version
