@@ -23,6 +23,8 @@ cases! { __contract_admin_sweep, admin::sweep:
     a_sweep_takes_no_more_than_its_limit_and_says_whether_more_remain,
     a_sweep_takes_at_most_250,
     a_repeated_sweep_finds_nothing_more,
+    a_job_watched_after_its_end_is_spared_too with nothing,
+    a_job_watched_long_after_its_end_is_not_spared with nothing,
     unfinished_jobs_are_not_swept with nothing,
     a_retried_job_is_not_swept_for_its_former_end,
     a_job_enqueued_again_under_its_old_id_is_not_swept,
@@ -358,4 +360,25 @@ async fn a_sweep_of_no_jobs_is_refused(fx: Fixture) {
     overdue(&fx, 1).await;
     expect_refused(fx.store.sweep_history(0).await, "limit");
     fx.expect_count(JobState::Completed, 1).await;
+}
+
+/// For what is left of the minute from its end.
+async fn a_job_watched_after_its_end_is_spared_too(fx: Fixture) {
+    let ids = [fx.finish(job(), complete()).await];
+    fx.advance(59_999);
+    assert_eq!(fx.store.watch(&ids).await.must().finished, ids);
+    fx.store.sweep_history(250).await.must();
+    assert_eq!(fx.states(&ids).await, [Some(JobState::Completed)]);
+    fx.advance(1);
+    fx.store.sweep_history(250).await.must();
+    assert_eq!(fx.states(&ids).await, [None]);
+}
+
+/// The minute is over.
+async fn a_job_watched_long_after_its_end_is_not_spared(fx: Fixture) {
+    let ids = [fx.finish(job(), complete()).await];
+    fx.advance(60_001);
+    assert_eq!(fx.store.watch(&ids).await.must().finished, ids);
+    fx.store.sweep_history(250).await.must();
+    assert_eq!(fx.states(&ids).await, [None]);
 }
