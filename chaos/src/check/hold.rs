@@ -69,12 +69,16 @@ fn apply(
         }
         Event::Extended {
             asked,
+            at,
             lock_for,
             held,
-            ..
         } => {
             for held in held {
-                if let Some(hold) = holds.get_mut(held) {
+                // A store may pass over a row that another transaction holds, and
+                // does not say so. If the lock was over, that may be its recovery.
+                if let Some(hold) = holds.get_mut(held)
+                    && hold.is_in_time(*at)
+                {
                     hold.live_until = hold.live_until.max(*asked + *lock_for);
                 }
             }

@@ -147,6 +147,19 @@ fn an_extension_keeps_a_lock_live() {
 }
 
 #[test]
+fn an_extension_that_came_when_the_lock_was_over_proves_nothing() {
+    let extended = Event::Extended {
+        asked: second(12),
+        at: second(12),
+        lock_for: Duration::from_secs(10),
+        held: vec![held("a")],
+    };
+    let one = log("one", [claimed(1, "a"), started(2, "a"), extended]);
+    let other = log("other", [claimed(13, "b")]);
+    assert_eq!(violations(&[one, other]), []);
+}
+
+#[test]
 fn a_kill_ends_a_run_but_not_its_lock() {
     let logs = |claims_at| {
         [
