@@ -65,8 +65,8 @@ struct Run {
     /// How often the server is killed.
     #[arg(long, default_value_t = 50)]
     server_kills: u32,
-    /// How often a worker, or its network, stands still for up to three times as
-    /// long as a lock holds.
+    /// How often a worker, or its network, stands still for up to twice as long as
+    /// a lock holds.
     #[arg(long, default_value_t = 20)]
     freezes: u32,
     /// How often connections are reset.
