@@ -64,8 +64,9 @@ pub(crate) async fn open(prefix: &str, options: &StoreOptions) -> RedisStore {
 /// A plain connection to a server.
 pub(crate) async fn connection(url: &str) -> MultiplexedConnection {
     let client = redis::Client::open(url).expect("the URL is one");
-    let connection = client.get_multiplexed_async_connection().await;
-    connection.expect("the server answers")
+    let config = redis::AsyncConnectionConfig::new().set_response_timeout(None);
+    let connection = client.get_multiplexed_async_connection_with_config(&config);
+    connection.await.expect("the server answers")
 }
 
 /// Writes something else where a job's record should be.
