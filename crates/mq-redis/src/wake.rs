@@ -19,8 +19,6 @@ use tokio::sync::{Notify, watch};
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
 
-/// How long the connection may be silent before it is tried with a ping.
-const PING_EVERY: Duration = Duration::from_secs(10);
 const SHORTEST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// How many events are remembered before the older ones are forgotten, and
@@ -116,6 +114,8 @@ pub(crate) struct Wakes {
 struct Listener {
     clients: Vec<Client>,
     channel: String,
+    /// How long an answer may take; after twice as long without a word the
+    /// connection is tried with a ping.
     patience: Duration,
     heard: Mutex<Heard>,
     /// Whether the channel has ever been listened to.
@@ -247,7 +247,8 @@ impl Listener {
     /// any more.
     async fn listen(&self, mut sink: PubSubSink, mut stream: PubSubStream) {
         loop {
-            match timeout(PING_EVERY, stream.next()).await {
+            // A connection of which only one half is open is silent for ever.
+            match timeout(self.patience * 2, stream.next()).await {
                 Ok(Some(message)) => {
                     let event = message.get_payload::<String>().ok();
                     if let Some(event) = event.as_deref().and_then(Event::parse) {

@@ -287,7 +287,15 @@ async fn a_half_open_subscriber_is_noticed_and_counts_as_a_wake_up() {
     proxy.set(Which::Said("SUBSCRIBE".into()), Fault::SwallowReplies);
     let producer = server.store().await;
     producer.enqueue(job()).await.expect("it is accepted");
-    proxy.cut(Which::Said("SUBSCRIBE".into()));
+    // Until the store gives the silent connection up and tries another.
+    let before = proxy.accepted();
+    let noticed = async {
+        while proxy.accepted() == before {
+            tokio::task::yield_now().await;
+        }
+    };
+    let noticed = tokio::time::timeout(PATIENCE, noticed).await;
+    noticed.expect("the silence is noticed");
     proxy.heal().await;
     let queues = ["queue".into()];
     let woken = tokio::time::timeout(PATIENCE, store.await_wake(&queues, wake)).await;
