@@ -126,10 +126,10 @@ impl Connections {
     /// Why the pool has no connection: none is free, or none can be made.
     async fn why_none(&self) -> StoreError {
         let connections = self.pool.state().connections;
-        if connections == 0 {
-            if let Err(error) = self.dedicated().await {
-                return error;
-            }
+        if connections == 0
+            && let Err(error) = self.dedicated().await
+        {
+            return error;
         }
         error::pool_exhausted(&self.server, connections, self.connection_time_out)
     }
@@ -235,11 +235,6 @@ impl Transaction<'_> {
             .map_err(Failure::Statement)?;
         connection.keep();
         Ok(())
-    }
-
-    /// The connection itself.
-    pub(crate) fn connection(&mut self) -> &mut AsyncPgConnection {
-        &mut self.connection.inner
     }
 }
 

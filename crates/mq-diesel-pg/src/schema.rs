@@ -180,3 +180,38 @@ diesel::table! {
 }
 
 diesel::allow_tables_to_appear_in_same_query!(mq_jobs, mq_job, mq_job_attempts);
+
+/// Lets queries name [`mq_jobs`] beside tables of a program's own: what
+/// diesel's `allow_tables_to_appear_in_same_query!` does within one crate.
+///
+/// ```
+/// use diesel::prelude::*;
+/// use mq_diesel_pg::schema::mq_jobs;
+///
+/// diesel::table! {
+///     orders (id) {
+///         id -> Integer,
+///         job_id -> Text,
+///     }
+/// }
+/// mq_diesel_pg::allow_queries_with_jobs!(orders);
+///
+/// let open_orders = orders::table
+///     .inner_join(mq_jobs::table.on(mq_jobs::id.eq(orders::job_id)))
+///     .filter(mq_jobs::state.ne("completed"))
+///     .select((orders::id, mq_jobs::state));
+/// # let _ = diesel::debug_query::<diesel::pg::Pg, _>(&open_orders);
+/// ```
+#[macro_export]
+macro_rules! allow_queries_with_jobs {
+    ($($table:ident),+ $(,)?) => {$(
+        impl ::diesel::query_source::TableNotEqual<$table::table>
+            for $crate::schema::mq_jobs::table
+        {
+        }
+        impl ::diesel::query_source::TableNotEqual<$crate::schema::mq_jobs::table>
+            for $table::table
+        {
+        }
+    )+};
+}

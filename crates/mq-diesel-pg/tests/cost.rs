@@ -2,7 +2,6 @@
 
 mod support;
 
-use std::sync::Mutex;
 use std::time::Duration;
 
 use diesel::connection::{Instrumentation, InstrumentationEvent, set_default_instrumentation};
@@ -15,14 +14,14 @@ use mq_diesel_pg::{PgStore, Wake};
 use support::{fresh_name, job, request, url};
 
 /// What was sent, by anybody.
-static SENT: Mutex<Vec<String>> = Mutex::new(Vec::new());
+static SENT: parking_lot::Mutex<Vec<String>> = parking_lot::Mutex::new(Vec::new());
 
 struct Record;
 
 impl Instrumentation for Record {
     fn on_connection_event(&mut self, event: InstrumentationEvent<'_>) {
         if let InstrumentationEvent::StartQuery { query, .. } = event {
-            SENT.lock().unwrap().push(query.to_string());
+            SENT.lock().push(query.to_string());
         }
     }
 }
@@ -30,7 +29,7 @@ impl Instrumentation for Record {
 /// How many statements were sent since the last time, but for those that tell
 /// other processes.
 fn sent() -> usize {
-    let sent = std::mem::take(&mut *SENT.lock().unwrap());
+    let sent = std::mem::take(&mut *SENT.lock());
     let operations = sent.iter().filter(|query| !query.contains("pg_notify"));
     operations.count()
 }
@@ -95,12 +94,12 @@ struct Looked {
 }
 
 async fn looked(pool: &Pool<AsyncPgConnection>, schema: &str) -> Vec<Looked> {
-    let mut connection = pool.get().await.unwrap();
+    let mut connection = pool.get().await.expect("the pool's connection");
     // The pool's one session, so its own counts are flushed.
     connection
         .batch_execute("SELECT pg_stat_force_next_flush(); SELECT pg_stat_clear_snapshot()")
         .await
-        .unwrap();
+        .expect("the server counts");
     diesel::sql_query(format!(
         "SELECT t.relname::text, t.seq_tup_read AS scanned, coalesce((
             SELECT sum(i.idx_tup_read) FROM pg_stat_user_indexes i WHERE i.relid = t.relid
@@ -109,7 +108,7 @@ async fn looked(pool: &Pool<AsyncPgConnection>, schema: &str) -> Vec<Looked> {
     ))
     .load(&mut connection)
     .await
-    .unwrap()
+    .expect("the server counts")
 }
 
 /// On a pool of the program's own, whose sessions are as the server sets them.
@@ -143,7 +142,7 @@ async fn claims_and_acks_look_at_no_more_rows_beside_many_others() {
             SELECT 'f' || n, 'queue', 'job', 'completed', nextval('mq_seq'), now(), now(), 1, 1, 0,
                 false, false, 'completed', true
             FROM generate_series(1, {others}) n;
-        RESET search_path; ANALYZE;"
+        ANALYZE mq_job, mq_ready, mq_delayed, mq_finished; RESET search_path"
     );
     pool.get()
         .await

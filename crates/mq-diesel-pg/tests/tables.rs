@@ -13,9 +13,14 @@ use support::{fresh_name, fresh_schema, job, url};
 
 /// A connection whose tables are those of a schema.
 async fn connect(schema: &str) -> AsyncPgConnection {
-    let mut connection = AsyncPgConnection::establish(&url()).await.unwrap();
+    let mut connection = AsyncPgConnection::establish(&url())
+        .await
+        .expect("the server takes connections");
     let path = format!("SET search_path TO \"{schema}\"");
-    connection.batch_execute(&path).await.unwrap();
+    connection
+        .batch_execute(&path)
+        .await
+        .expect("the server takes connections");
     connection
 }
 
@@ -118,17 +123,8 @@ async fn the_migrations_go_with_a_programs_own() {
     assert!(!harness.has_pending_migration(MIGRATIONS).unwrap());
     let builder = PgStore::builder(url()).schema(&schema);
     builder.migrate().await.unwrap();
-    let store = builder.open().await.unwrap();
+    let store = builder.clone().open().await.unwrap();
     store.enqueue(job()).await.unwrap();
-    for migration in ["mq0001"] {
-        assert!(
-            harness
-                .applied_migrations()
-                .unwrap()
-                .iter()
-                .any(|found| found.to_string() == migration)
-        );
-    }
     harness.revert_last_migration(MIGRATIONS).unwrap();
     assert!(builder.open().await.is_err(), "the tables are gone");
 }
@@ -178,13 +174,16 @@ async fn a_program_may_add_a_generated_column_with_an_index_and_a_foreign_key() 
 }
 
 diesel::table! {
+    /// A program's own.
     orders (id) {
+        /// Its number.
         id -> Integer,
+        /// The job it waits for.
         job_id -> Text,
     }
 }
 
-diesel::allow_tables_to_appear_in_same_query!(orders, mq_jobs);
+mq_diesel_pg::allow_queries_with_jobs!(orders);
 
 #[tokio::test]
 async fn jobs_join_with_a_programs_own_table() {

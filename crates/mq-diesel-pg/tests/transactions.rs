@@ -13,7 +13,8 @@ use mq_diesel_pg::PgStore;
 use support::{claim, fresh_schema, job, opened, url};
 
 async fn connection() -> AsyncPgConnection {
-    AsyncPgConnection::establish(&url()).await.unwrap()
+    let established = AsyncPgConnection::establish(&url()).await;
+    established.expect("the server takes connections")
 }
 
 #[tokio::test]
@@ -86,7 +87,7 @@ async fn another(store: &PgStore) -> PgStore {
         .pool_size(1)
         .open()
         .await
-        .unwrap()
+        .expect("the store opens")
 }
 
 #[tokio::test]

@@ -116,17 +116,17 @@ impl Inner {
         loop {
             let (taken, same_id) = self.take(executor, request, &dedupe).await?;
             let mut holds = taken;
-            if let Some(name) = same_id {
-                if request.was_given_its_id() || request.doubtful {
-                    if taken {
-                        self.give_back(executor, request, &dedupe).await?;
-                    }
-                    return Ok(Enqueued {
-                        id: request.id.clone(),
-                        name: name.into(),
-                        duplicate: request.was_given_its_id(),
-                    });
+            if let Some(name) = same_id
+                && (request.was_given_its_id() || request.doubtful)
+            {
+                if taken {
+                    self.give_back(executor, request, &dedupe).await?;
                 }
+                return Ok(Enqueued {
+                    id: request.id.clone(),
+                    name: name.into(),
+                    duplicate: request.was_given_its_id(),
+                });
             }
             if !taken {
                 match self.judge(executor, request, &dedupe).await? {

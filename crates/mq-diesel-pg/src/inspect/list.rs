@@ -268,9 +268,8 @@ impl Inner {
 fn page_of(looked: Vec<Looked>, order: OrderBy, limit: usize) -> ListPage {
     let mut page = ListPage::default();
     let mut bytes = 0;
-    let mut taken = 0;
     let mut last: Option<Place> = None;
-    for Looked { place, job } in looked {
+    for (taken, Looked { place, job }) in looked.into_iter().enumerate() {
         let Some(job) = job else {
             // Nothing more matches among those looked at, but there are others.
             last = Some(place);
@@ -282,7 +281,6 @@ fn page_of(looked: Vec<Looked>, order: OrderBy, limit: usize) -> ListPage {
             page.cursor = last.as_ref().map(|place| encode(order, place));
             return page;
         }
-        taken += 1;
         match job {
             Ok(job) => page.items.push(job),
             Err(StoreError::Corrupt { id, .. }) => page.corrupt.push(id),

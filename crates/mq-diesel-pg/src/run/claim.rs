@@ -428,10 +428,10 @@ impl Inner {
     async fn forget_claims(&self) {
         use std::sync::atomic::Ordering;
         let claims = self.claims.fetch_add(1, Ordering::Relaxed);
-        if claims % FORGOTTEN_EVERY == FORGOTTEN_EVERY - 1 {
-            if let Err(error) = self.query(&self.timed(FORGET)).await {
-                tracing::debug!(%error, "could not forget old claims");
-            }
+        if claims % FORGOTTEN_EVERY == FORGOTTEN_EVERY - 1
+            && let Err(error) = self.query(&self.timed(FORGET)).await
+        {
+            tracing::debug!(%error, "could not forget old claims");
         }
     }
 }
