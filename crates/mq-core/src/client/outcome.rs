@@ -7,7 +7,7 @@ use serde_json::Error as JsonError;
 use crate::exit::{Defect, DefectKind, Exit};
 use crate::job::Job;
 use crate::json::RawJson;
-use crate::record::{JobRecord, JobState};
+use crate::record::{ChildResult, ChildStatus, JobRecord, JobState};
 
 /// How a job ended.
 #[non_exhaustive]
@@ -55,20 +55,37 @@ impl<J: Job> Outcome<J> {
         };
         match record.state {
             JobState::Cancelled => Some(Self::Cancelled),
-            JobState::Completed => Some(Self::from_exit(
-                // A handler that returns nothing may store nothing.
-                record.exit.unwrap_or_else(nothing),
-            )),
-            JobState::Failed => Some(match record.exit {
-                Some(exit) => Self::from_exit(exit),
-                None => Self::Stalled {
-                    reason: record.failed_reason.unwrap_or_default(),
-                },
-            }),
+            JobState::Completed => Some(Self::of_completed(record.exit)),
+            JobState::Failed => Some(Self::of_failed(record.exit, record.failed_reason)),
             JobState::Waiting
             | JobState::Delayed
             | JobState::Active
             | JobState::WaitingChildren => None,
+        }
+    }
+
+    /// What a child came to, as its parent's store knows it; `None` if that is
+    /// not known yet.
+    pub fn of_child(child: ChildResult) -> Option<Self> {
+        match child.status {
+            ChildStatus::Pending => None,
+            ChildStatus::Cancelled => Some(Self::Cancelled),
+            ChildStatus::Completed => Some(Self::of_completed(child.exit)),
+            ChildStatus::Failed => Some(Self::of_failed(child.exit, child.failed_reason)),
+        }
+    }
+
+    fn of_completed(exit: Option<RawJson>) -> Self {
+        // A handler that returns nothing may store nothing.
+        Self::from_exit(exit.unwrap_or_else(nothing))
+    }
+
+    fn of_failed(exit: Option<RawJson>, reason: Option<String>) -> Self {
+        match exit {
+            Some(exit) => Self::from_exit(exit),
+            None => Self::Stalled {
+                reason: reason.unwrap_or_default(),
+            },
         }
     }
 

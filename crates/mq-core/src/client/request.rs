@@ -8,7 +8,6 @@ use super::{ClientError, ClientResult};
 use crate::error::{InvalidInput, Rule};
 use crate::id::{JobId, JobName, QueueName};
 use crate::job::Job;
-use crate::json::RawJson;
 use crate::record::{Backoff, Dedupe, JobSpec, Keep, NewJob, When};
 use crate::time::Timestamp;
 use crate::validate;
@@ -185,19 +184,9 @@ fn new_job<J: Job>(job: &J) -> ClientResult<NewJob> {
 
 /// What the job's payload and its kind's defaults make of it.
 pub(super) fn spec<J: Job>(job: &J) -> ClientResult<JobSpec> {
-    let payload = RawJson::encode(job).map_err(|source| ClientError::Encode {
+    JobSpec::of(job).map_err(|source| ClientError::Encode {
         name: JobName::from(J::NAME),
         source,
-    })?;
-    let defaults = J::defaults();
-    Ok(JobSpec {
-        metadata: job.metadata(),
-        priority: defaults.priority,
-        attempts_max: defaults.attempts,
-        backoff: defaults.backoff,
-        keep: defaults.keep,
-        timeout: defaults.timeout,
-        ..JobSpec::new(J::NAME, J::QUEUE, payload)
     })
 }
 

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Backoff, Dedupe, FlowState, Keep, ParentEnvelope};
 use crate::id::{DedupeKey, JobId, JobName, QueueName};
+use crate::job::Job;
 use crate::json::RawJson;
 use crate::time::{Timestamp, millis};
 
@@ -53,6 +54,24 @@ pub struct JobSpec {
 }
 
 impl JobSpec {
+    /// What a typed job and the defaults of its kind ask for.
+    ///
+    /// # Errors
+    /// What serde says, if the job does not encode as JSON.
+    pub fn of<J: Job>(job: &J) -> Result<Self, serde_json::Error> {
+        let payload = RawJson::encode(job)?;
+        let defaults = J::defaults();
+        Ok(Self {
+            metadata: job.metadata(),
+            priority: defaults.priority,
+            attempts_max: defaults.attempts,
+            backoff: defaults.backoff,
+            keep: defaults.keep,
+            timeout: defaults.timeout,
+            ..Self::new(J::NAME, J::QUEUE, payload)
+        })
+    }
+
     /// A job of this name and payload in this queue, with one attempt and
     /// nothing else set.
     pub fn new(name: impl Into<JobName>, queue: impl Into<QueueName>, payload: RawJson) -> Self {
