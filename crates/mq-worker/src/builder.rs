@@ -1,5 +1,7 @@
 //! Puts a worker together: its handlers, its queues, its options.
 
+use std::any::{Any, TypeId};
+use std::collections::HashMap;
 use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,6 +35,7 @@ pub struct WorkerBuilder<S: StoreName = DefaultStore> {
     on_failure: Vec<OnFailure>,
     after_ack: Vec<AfterAck>,
     maintenance: Vec<Arc<dyn MaintenanceTask>>,
+    extensions: HashMap<TypeId, Box<dyn Any + Send + Sync>>,
     name: PhantomData<fn() -> S>,
 }
 
@@ -48,6 +51,7 @@ impl<S: StoreName> WorkerBuilder<S> {
             on_failure: Vec::new(),
             after_ack: Vec::new(),
             maintenance: Vec::new(),
+            extensions: HashMap::new(),
             name: PhantomData,
         }
     }
@@ -277,6 +281,21 @@ impl<S: StoreName> WorkerBuilder<S> {
         self
     }
 
+    /// The store the worker will take from.
+    pub fn store(&self) -> &Arc<dyn Store> {
+        &self.store
+    }
+
+    /// What an extension keeps with the builder, so that several calls can add
+    /// to one thing: there is one `T` per builder.
+    pub fn extension<T: Default + Send + Sync + 'static>(&mut self) -> &mut T {
+        self.extensions
+            .entry(TypeId::of::<T>())
+            .or_insert_with(|| Box::new(T::default()))
+            .downcast_mut()
+            .expect("it is kept under its own type")
+    }
+
     /// Checks the options and starts the worker on the current runtime. The
     /// store need not be in reach.
     ///
@@ -288,6 +307,7 @@ impl<S: StoreName> WorkerBuilder<S> {
         }
         let queues = self.served_queues();
         self.options.check(&queues)?;
+        self.maintenance.iter().try_for_each(|task| task.check())?;
         let host = host();
         let id = self.options.id.clone().unwrap_or_else(|| drawn_id(&host));
         validate::worker(&WorkerRecord {

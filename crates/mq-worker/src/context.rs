@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use mq_core::{
-    JobId, JobName, JobRecord, Lock, Metadata, QueueName, RawJson, SCHEDULED_FOR, StoreError,
+    Defect, DefectKind, Job, JobId, JobName, JobRecord, Lock, Metadata, QueueName, RawJson, SCHEDULED_FOR, StoreError,
     Timestamp,
 };
 use serde::Serialize;
@@ -12,6 +12,7 @@ use serde::de::DeserializeOwned;
 
 use crate::error::ProgressError;
 use crate::handler::decode;
+use crate::outcome::{Retry, RunEnd};
 use crate::run::{Run, StopReason};
 use crate::runtime::Shared;
 
@@ -79,6 +80,20 @@ impl JobContext {
     /// The job as it was claimed.
     pub fn record(&self) -> &JobRecord {
         &self.run.job
+    }
+
+    /// The job's data, as a phase runner reads it; a handler is given it.
+    ///
+    /// # Errors
+    /// How the run is to end if the data do not decode: no attempt would mend it.
+    pub fn payload<J: Job>(&self) -> Result<J, RunEnd> {
+        decode(&self.record().spec.payload).map_err(|error| {
+            let message = format!(
+                "the payload does not decode into the type registered for {:?}: {error}",
+                J::NAME
+            );
+            RunEnd::defect(&Defect::new(DefectKind::Decode, message), Retry::Never)
+        })
     }
 
     /// The lock the run holds. Its token differs from that of every other run

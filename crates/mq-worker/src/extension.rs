@@ -10,6 +10,7 @@ use mq_core::{AckOutcome, Acked, JobRecord, Lock, StoreError};
 use tokio::sync::Notify;
 
 use crate::context::JobContext;
+use crate::error::StartError;
 use crate::outcome::RunEnd;
 
 /// Runs every phase of a job that may fan out into children.
@@ -41,6 +42,14 @@ pub trait MaintenanceTask: Send + Sync + 'static {
     /// # Errors
     /// What kept the round from being done; it is begun again after a while.
     async fn round(&self) -> Result<Duration, StoreError>;
+
+    /// Looks at its options before the worker starts.
+    ///
+    /// # Errors
+    /// What keeps the worker from starting.
+    fn check(&self) -> Result<(), StartError> {
+        Ok(())
+    }
 
     /// What makes the next round begin before its time.
     fn pulse(&self) -> Option<Pulse> {

@@ -83,7 +83,7 @@ where
     Fut: Future<Output = Result<J::Output, HandlerError<J::Error>>> + Send + 'static,
 {
     fn start(&self, context: JobContext) -> Work {
-        match payload::<J>(&context) {
+        match context.payload::<J>() {
             Err(end) => Work::Ended(end),
             Ok(job) => {
                 let run = (self.function)(job, context);
@@ -114,7 +114,7 @@ where
     F: Fn(J, JobContext) -> Result<J::Output, HandlerError<J::Error>> + Send + Sync + 'static,
 {
     fn start(&self, context: JobContext) -> Work {
-        match payload::<J>(&context) {
+        match context.payload::<J>() {
             Err(end) => Work::Ended(end),
             Ok(job) => {
                 let function = Arc::clone(&self.function);
@@ -126,16 +126,6 @@ where
             }
         }
     }
-}
-
-fn payload<J: Job>(context: &JobContext) -> Result<J, RunEnd> {
-    decode(&context.record().spec.payload).map_err(|error| {
-        let message = format!(
-            "the payload does not decode into the type registered for {:?}: {error}",
-            J::NAME
-        );
-        RunEnd::defect(&Defect::new(DefectKind::Decode, message), Retry::Never)
-    })
 }
 
 /// Decodes a text; what is wrong with it comes with the path to the place.
