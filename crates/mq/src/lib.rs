@@ -14,6 +14,9 @@ pub use mq_core::*;
 #[cfg(feature = "diesel-pg")]
 #[doc(inline)]
 pub use mq_diesel_pg as diesel_pg;
+#[cfg(feature = "flow")]
+#[doc(inline)]
+pub use mq_flow::*;
 #[cfg(feature = "redis")]
 #[doc(inline)]
 pub use mq_redis as redis;
