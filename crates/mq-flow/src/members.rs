@@ -37,6 +37,10 @@ pub trait HasStore<S: StoreName, I> {
 
 /// Says that these handles are enough for the members `M`, whose stores are at
 /// the places `I`.
+#[diagnostic::on_unimplemented(
+    message = "the stores given to the flow are not all those of its children `{M}`",
+    note = "give the flow one handle of each store that its children live on: a tuple, or the only one"
+)]
 pub trait StoresFor<M: Members, I> {
     /// The store of each member, by name.
     fn stores(&self) -> Vec<(StoreKey, Arc<dyn Store>)>;

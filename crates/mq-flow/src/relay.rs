@@ -94,8 +94,10 @@ impl Relay {
 
     /// How long until there is something to do without a pulse.
     fn wait(&self) -> Duration {
-        let progress = self.progress.lock();
+        let mut progress = self.progress.lock();
         let now = Instant::now();
+        // Its time came, and there was nothing for it any more.
+        progress.down.retain(|_, down| down.until > now);
         let returns = progress.down.values().map(|down| down.until - now);
         returns.fold(self.hub.interval(), Duration::min)
     }

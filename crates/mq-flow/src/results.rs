@@ -11,7 +11,7 @@ use futures::stream::{BoxStream, StreamExt};
 use futures::{Stream, stream};
 use mq_core::{
     ChildKey, ChildResult, ChildStatus, Client, ClientError, FlowCounts, Job, JobId, JobName,
-    Outcome, RawJson, SameStoreAs, Store, StoreError, StoreKey, StoreName,
+    Outcome, RawJson, SameStoreAs, Store, StoreError, StoreKey,
 };
 
 use crate::flow::Flow;
@@ -39,10 +39,7 @@ impl<F: Flow> ChildResults<F> {
     ///
     /// # Errors
     /// `Store`; `IdTaken` if the id belongs to another kind of job.
-    pub async fn of<S: StoreName>(
-        client: &Client<S>,
-        parent: &JobId,
-    ) -> Result<Option<Self>, ClientError>
+    pub async fn of<S>(client: &Client<S>, parent: &JobId) -> Result<Option<Self>, ClientError>
     where
         S: SameStoreAs<<F::Parent as Job>::Store>,
     {

@@ -12,5 +12,9 @@ pub mod worker {}
 #[doc = include_str!("../docs/schedules.md")]
 pub mod schedules {}
 
+#[cfg(feature = "flow")]
+#[doc = include_str!("../docs/flows.md")]
+pub mod flows {}
+
 #[doc = include_str!("../docs/architecture.md")]
 pub mod architecture {}
