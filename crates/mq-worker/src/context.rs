@@ -4,8 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use mq_core::{
-    Defect, DefectKind, Job, JobId, JobName, JobRecord, Lock, Metadata, QueueName, RawJson, SCHEDULED_FOR, StoreError,
-    Timestamp,
+    Defect, DefectKind, Job, JobId, JobName, JobRecord, Lock, Metadata, QueueName, RawJson,
+    SCHEDULED_FOR, StoreError, Timestamp,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
