@@ -5,6 +5,7 @@ use std::sync::{LazyLock, OnceLock};
 const PRELUDE: &str = include_str!("lua/prelude.lua");
 const TERMINAL: &str = include_str!("lua/terminal.lua");
 const INSERT: &str = include_str!("lua/insert.lua");
+const FLOWS: &str = include_str!("lua/flows.lua");
 const CANCELLING: &str = include_str!("lua/cancelling.lua");
 
 /// What to make of each script before its first use, given its name and its text.
@@ -61,8 +62,8 @@ scripts! {
     INDEX_DROP = "index_drop" after [PRELUDE];
     INDEX_STATE = "index_state" after [PRELUDE];
     RETRY = "retry" after [PRELUDE, TERMINAL];
-    CANCEL = "cancel" after [PRELUDE, TERMINAL, CANCELLING];
-    CANCEL_KEYED = "cancel_keyed" after [PRELUDE, TERMINAL, CANCELLING];
+    CANCEL = "cancel" after [PRELUDE, TERMINAL, FLOWS, CANCELLING];
+    CANCEL_KEYED = "cancel_keyed" after [PRELUDE, TERMINAL, FLOWS, CANCELLING];
     PROMOTE = "promote" after [PRELUDE];
     REMOVE = "remove" after [PRELUDE, TERMINAL];
     SET_QUEUE = "set_queue" after [PRELUDE];
@@ -70,6 +71,15 @@ scripts! {
     REPORT_WORKER = "report_worker" after [PRELUDE];
     WORKERS = "workers" after [PRELUDE];
     BIND_NAME = "bind_name" after [PRELUDE];
+    FAN_OUT = "fan_out" after [PRELUDE, TERMINAL, FLOWS];
+    RECORD_RESULTS = "record_results" after [PRELUDE, TERMINAL, FLOWS];
+    CHILD_RESULTS = "child_results" after [PRELUDE, TERMINAL, FLOWS];
+    PENDING_CHILDREN = "pending_children" after [PRELUDE, TERMINAL, FLOWS];
+    SWEEP_FLOWS = "sweep_flows" after [PRELUDE, TERMINAL, FLOWS];
+    MARK_CASCADED = "mark_cascaded" after [PRELUDE, TERMINAL, FLOWS];
+    PEEK_OUTBOX = "peek_outbox" after [PRELUDE];
+    DELETE_OUTBOX = "delete_outbox" after [PRELUDE, TERMINAL];
+    UNDELIVERED_REPORTS = "undelivered_reports" after [PRELUDE, TERMINAL];
     UPSERT_SCHEDULE = "upsert_schedule" after [PRELUDE];
     REMOVE_SCHEDULE = "remove_schedule" after [PRELUDE];
     LIST_SCHEDULES = "list_schedules" after [PRELUDE];

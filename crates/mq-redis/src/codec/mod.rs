@@ -7,10 +7,12 @@
 mod job;
 mod ledger;
 mod record;
+mod row;
 
 pub(crate) use job::job_body;
 pub(crate) use ledger::ledger_entry;
 pub(crate) use record::{StoredJob, record, state};
+pub(crate) use row::{Closed, child, child_result, child_row, outbox_entry};
 
 use std::time::Duration;
 

@@ -147,7 +147,9 @@ fn keep(kind: &mut Reader<'_>) -> Result<Option<Keep>, Broken> {
     }))
 }
 
-fn extra(mut reader: Reader<'_>) -> Result<(Option<DedupeKey>, Option<ParentEnvelope>), Broken> {
+pub(super) fn extra(
+    mut reader: Reader<'_>,
+) -> Result<(Option<DedupeKey>, Option<ParentEnvelope>), Broken> {
     if reader.is_empty() {
         return Ok((None, None));
     }

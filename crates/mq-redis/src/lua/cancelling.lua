@@ -7,7 +7,7 @@ local function cancel_job(job)
     hset(P .. ':live', job.id, live_text(job))
     return 2
   end
-  local owing = job.state == 'p' and close_flow(job.id) > 0
-  finish(job, { state = 'x', outcome = 'x', owing = owing or job.flow and owes(job.id) })
+  if job.state == 'p' then close_flow(job.id) end
+  finish(job, { state = 'x', outcome = 'x' })
   return 1
 end

@@ -243,6 +243,7 @@ local function read_live(id, text)
     recorded = recorded,
     stalled = stalled,
     cancel = flags % 2 == 1,
+    flow = flags >= 2,
     token = token,
     last = last,
     kind = kind,
@@ -253,7 +254,7 @@ end
 local function live_text(job)
   return pack(
     LIVE, job.state, job.seq, job.run_at, job.processed_at, job.made, job.recorded, job.stalled,
-    job.cancel and 1 or 0, #job.token, job.token, #job.last, job.last,
+    (job.cancel and 1 or 0) + (job.flow and 2 or 0), #job.token, job.token, #job.last, job.last,
     #job.kind, job.kind, #job.extra, job.extra
   )
 end

@@ -94,6 +94,8 @@ local function remove_all(jobs)
       hdel(P .. ':flows', id)
       zrem(P .. ':reconcile', id)
       zrem(P .. ':cascade', id)
+      zrem(P .. ':reconciling', id)
+      zrem(P .. ':cascading', id)
       forget_rows(id, (unpack_struct('>Hc0', flows[i])))
     end
     if staged[i] then
@@ -237,8 +239,7 @@ end
 
 -- Ends a job. `job` is as `find` or `read_live` gives it, not over, and its
 -- old place is left. `how` has: state, outcome, and perhaps exit (for record
--- and ledger), ledger_exit (for the ledger alone), reason, owing (its flow owes
--- cancels, which retention must wait for). Call `settle_keeps` in the end.
+-- and ledger), ledger_exit (for the ledger alone), reason. Call `settle_keeps` in the end.
 local function finish(job, how)
   local kind = kind_of(job.kind)
   local id, started = job.id, job.state == 'a'
@@ -269,7 +270,8 @@ local function finish(job, how)
   count(kind.queue, how.state, 1)
   local member = job.seq .. id
   local watched = watched_ids[id]
-  if watched or how.owing then
+  -- Retention must wait for the cancels that its flow owes.
+  if watched or job.flow and owes(id) then
     zadd(spared(kind.name, how.state), now, member)
     if watched then
       zadd(P .. ':unspare', math.min(now + SPARED_FOR, LAST_INSTANT), id)

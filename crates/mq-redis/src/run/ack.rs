@@ -60,14 +60,12 @@ impl RedisStore {
     ) -> Result<usize> {
         let mut call = self.call(&script::ACK);
         let mut sent = Vec::with_capacity(places.len().min(MAX_BATCH as usize));
+        let mut fan_outs = Vec::new();
         let (mut handled, mut bytes) = (0, 0);
         for place in places.iter().take(MAX_BATCH as usize) {
             let ack = &acks[*place];
             if let AckOutcome::FanOut { .. } = ack.outcome {
-                answers[*place] = Some(Err(StoreError::Unsupported {
-                    operation: "acks that fan out",
-                    remedy: "run the jobs of a flow one by one",
-                }));
+                fan_outs.push(*place);
                 handled += 1;
                 continue;
             }
@@ -88,6 +86,9 @@ impl RedisStore {
                     applied: applied == 1,
                 }));
             }
+        }
+        for place in fan_outs {
+            answers[place] = Some(self.fan_out(&acks[place]).await);
         }
         Ok(handled)
     }

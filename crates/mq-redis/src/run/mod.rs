@@ -3,6 +3,7 @@
 
 mod ack;
 mod claim;
+mod fan_out;
 mod locks;
 mod release;
 mod stalls;
