@@ -1,9 +1,12 @@
 //! What a store answers, in a form that compares.
 
 use mq_core::{
-    Acked, Cancelled, DueSchedules, Enqueued, Extended, JobId, JobRecord, JobState, ScheduleRecord,
-    Stalled, StoreError, Timestamp,
+    Acked, Cancelled, ChildKey, ChildResult, DueSchedules, Enqueued, Extended, FlowSweepWork,
+    JobId, JobRecord, JobState, OutboxEntry, ReportApplied, ScheduleRecord, Stalled, StoreError,
+    Timestamp,
 };
+
+use super::flow::hide;
 
 /// An answer, but for cursors, words and numbers that are each store's own.
 #[derive(Debug, PartialEq)]
@@ -22,6 +25,13 @@ pub(super) enum Answer {
     Scheduled(Box<ScheduleRecord>),
     Due(DueSchedules),
     Listed(Vec<JobRecord>),
+    Reported(Vec<ReportApplied>),
+    Children(Vec<ChildResult>),
+    Keys(Vec<ChildKey>),
+    /// In order of flows and keys.
+    FlowWork(FlowSweepWork),
+    /// Under no ids.
+    Outbox(Vec<OutboxEntry>),
     /// A query that the contract does not ask for.
     Unsupported,
 }
@@ -69,14 +79,7 @@ pub(super) fn each<T>(answers: Vec<Result<T, StoreError>>) -> Vec<Result<T, Refu
 /// The records with the store's own words left out.
 pub(super) fn without_words(mut records: Vec<JobRecord>) -> Vec<JobRecord> {
     for record in &mut records {
-        if let Some(reason) = &mut record.failed_reason {
-            *reason = if reason.is_empty() {
-                "(empty)"
-            } else {
-                "(a reason)"
-            }
-            .to_owned();
-        }
+        hide(&mut record.failed_reason);
     }
     records
 }

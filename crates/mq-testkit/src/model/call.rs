@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use mq_core::{
-    Ack, ClaimRequest, DedupeKey, JobId, JobName, ListFilter, Lock, NewJob, NewSchedule, QueueName,
-    QueueSettings, RawJson, ScheduleKey, Tick,
+    Ack, ChildKey, ClaimRequest, DedupeKey, JobId, JobName, ListFilter, Lock, LockToken, NewJob,
+    NewSchedule, QueueName, QueueSettings, RawJson, Report, ScheduleKey, StoreKey, Tick,
 };
 
 #[derive(Clone, Debug)]
@@ -34,4 +34,27 @@ pub(super) enum Call {
     Unschedule(ScheduleKey),
     Due(u32),
     Walk(ListFilter),
+    Report(Vec<Report>),
+    /// A flow's children, in pages of this limit.
+    Children(JobId, u32),
+    Pending(FlowKeys),
+    Mark(FlowKeys),
+    Undelivered(StoreKey, FlowKeys),
+    /// Sweeps of this limit until one says that there is no more.
+    FlowSweep {
+        age: Duration,
+        limit: u32,
+    },
+    /// The whole outbox, in pages of this limit.
+    Outbox(u32),
+    /// Deletes entries by their places, counted from the oldest.
+    DeleteOutbox(Vec<usize>),
+}
+
+/// Children of a flow.
+#[derive(Clone, Debug)]
+pub(super) struct FlowKeys {
+    pub(super) flow: JobId,
+    pub(super) manifest: LockToken,
+    pub(super) keys: Vec<ChildKey>,
 }

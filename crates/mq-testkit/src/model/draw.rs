@@ -5,21 +5,22 @@ use std::time::Duration;
 
 use mq_core::{
     AckOutcome, Backoff, Cadence, Change, Dedupe, Direction, JobId, JobSpec, JobState, Keep,
-    ListFilter, NewJob, NewSchedule, OrderBy, QueueSettings, Rate, RawJson, Retention, Timestamp,
-    When,
+    ListFilter, NewJob, NewSchedule, OrderBy, QueueSettings, Rate, RawJson, ReportOutcome,
+    Retention, Timestamp, When,
 };
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::{select, subsequence};
 
-use super::op::{LockPick, Op, Step};
+use super::op::{FlowPick, LockPick, Op, ReportPick, Step};
 
 pub(super) const QUEUES: [&str; 2] = ["p", "q"];
 /// Jobs named `a` have no retention, `b` a count, `c` an age, `d` all the same
 /// of both. Mixed otherwise, what stays would depend on the order of a sweep,
 /// which the contract leaves open.
 pub(super) const NAMES: [&str; 4] = ["a", "b", "c", "d"];
+const CHILDREN: [&str; 3] = ["x", "y", "z"];
 const KEYS: [&str; 4] = ["k", "k", "k", "K"];
 const SCHEDULES: [&str; 2] = ["s", "t"];
 
@@ -281,6 +282,49 @@ fn walk() -> impl Strategy<Value = Op> {
         )
 }
 
+fn flow_pick() -> impl Strategy<Value = FlowPick> {
+    let manifest_of = option::weighted(0.1, 0..3_usize);
+    let keys = subsequence(CHILDREN.to_vec(), 1..=CHILDREN.len());
+    (0..3_usize, manifest_of, keys).prop_map(|(of, manifest_of, keys)| FlowPick {
+        of,
+        manifest_of,
+        keys,
+    })
+}
+
+fn report() -> impl Strategy<Value = ReportPick> {
+    use ReportOutcome::{Cancelled, Completed, Failed};
+    (
+        flow_pick(),
+        select(vec![Completed, Completed, Failed, Cancelled]),
+        exit(),
+    )
+        .prop_map(|(children, outcome, exit)| ReportPick {
+            children,
+            outcome,
+            exit,
+        })
+}
+
+fn flow_op() -> impl Strategy<Value = Op> {
+    let lock = (0..3_usize).prop_map(|of| LockPick { of, token_of: None });
+    let keys = subsequence(CHILDREN.to_vec(), 0..=CHILDREN.len());
+    prop_oneof![
+        6 => (lock, any::<bool>(), keys)
+            .prop_map(|(lock, fail_fast, keys)| Op::FanOut { lock, fail_fast, keys }),
+        3 => (0..3_usize).prop_map(Op::Spawn),
+        3 => vec(report(), 1..3).prop_map(Op::Report),
+        3 => (1..4_usize).prop_map(Op::Relay),
+        1 => vec(0..4_usize, 1..3).prop_map(Op::DeleteOutbox),
+        1 => (1..4_u32).prop_map(Op::Outbox),
+        1 => (0..3_usize, 1..4_u32).prop_map(|(of, limit)| Op::Children(of, limit)),
+        1 => flow_pick().prop_map(Op::Pending),
+        2 => flow_pick().prop_map(Op::Mark),
+        1 => flow_pick().prop_map(Op::Undelivered),
+        2 => (1..4_u32).prop_map(Op::FlowSweep),
+    ]
+}
+
 fn op() -> impl Strategy<Value = Op> {
     let back = || 0..10_usize;
     let lock = || {
@@ -313,6 +357,7 @@ fn op() -> impl Strategy<Value = Op> {
         1 => (0..9_u32, select(&SCHEDULES), 1..3_u32)
             .prop_map(|(die, key, limit)| if die == 0 { Op::Unschedule(key) } else { Op::Due(limit) }),
         2 => walk(),
+        16 => flow_op(),
         4 => prop_oneof![3 => span(4_000), 1 => millis(40_000..70_000)].prop_map(Op::Advance),
     ]
 }

@@ -3,15 +3,33 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use mq_core::{Ack, ClaimRequest, JobId, JobState, Lock, LockToken, Tick, Timestamp};
+use mq_core::{
+    Ack, AckOutcome, ChildKey, ClaimRequest, FlowChild, JobId, JobRecord, JobSpec, JobState, Lock,
+    LockToken, NewJob, ParentEnvelope, RawJson, Report, Tick, Timestamp,
+};
 
 use super::answer::Answer;
-use super::call::Call;
+use super::call::{Call, FlowKeys};
 use super::naive::Naive;
-use super::op::{Back, LockPick, Op};
+use super::op::{Back, FlowPick, LockPick, Op, ReportPick};
 
 /// Added to a version to make one that no store ever gives.
 pub(super) const STALE: u64 = 1 << 32;
+
+/// How long children rest between two sweeps: always the same, since the
+/// contract does not say what a change means for those at rest.
+const PENDING_AGE: Duration = Duration::from_secs(5);
+
+/// The store that children and parents say they are on.
+const STORE: &str = "default";
+
+/// A fan-out that was tried.
+#[derive(Clone)]
+struct Flow {
+    id: JobId,
+    manifest: LockToken,
+    children: Vec<FlowChild>,
+}
 
 #[derive(Default)]
 pub(super) struct Known {
@@ -19,6 +37,7 @@ pub(super) struct Known {
     locks: Vec<Lock>,
     calls: Vec<Call>,
     tokens: usize,
+    flows: Vec<Flow>,
 }
 
 impl Known {
@@ -36,6 +55,17 @@ impl Known {
                     id: job.id.clone(),
                     token: request.token.clone(),
                 }));
+            }
+            (Call::Ack(acks), _) => {
+                for Ack { lock, outcome } in acks {
+                    if let AckOutcome::FanOut { children, .. } = outcome {
+                        self.flows.push(Flow {
+                            id: lock.id.clone(),
+                            manifest: lock.token.clone(),
+                            children: children.clone(),
+                        });
+                    }
+                }
             }
             _ => {}
         }
@@ -83,6 +113,38 @@ impl Known {
 
     fn locks(&self, picks: Vec<LockPick>) -> Vec<Lock> {
         picks.into_iter().map(|pick| self.lock(pick)).collect()
+    }
+
+    fn flow(&self, back: Back) -> Flow {
+        let nobody = || Flow {
+            id: "nobody".into(),
+            manifest: "nothing".into(),
+            children: Vec::new(),
+        };
+        latest(&self.flows, back).cloned().unwrap_or_else(nobody)
+    }
+
+    fn flow_keys(&self, pick: FlowPick) -> FlowKeys {
+        let flow = self.flow(pick.of);
+        let other = pick.manifest_of.map(|back| self.flow(back));
+        FlowKeys {
+            flow: flow.id,
+            manifest: other.map_or(flow.manifest, |other| other.manifest),
+            keys: pick.keys.into_iter().map(Into::into).collect(),
+        }
+    }
+
+    fn reports(&self, pick: ReportPick) -> Vec<Report> {
+        let of = self.flow_keys(pick.children);
+        let report = |child_key: &ChildKey| Report {
+            flow_id: of.flow.clone(),
+            manifest: of.manifest.clone(),
+            child_key: child_key.clone(),
+            outcome: pick.outcome,
+            exit: pick.exit.clone(),
+            failed_reason: None,
+        };
+        of.keys.iter().map(report).collect()
     }
 
     /// The call that an operation means; `None` if there is nothing to call.
@@ -151,8 +213,75 @@ impl Known {
             Op::Unschedule(key) => Call::Unschedule(key.into()),
             Op::Due(limit) => Call::Due(limit),
             Op::Walk(filter) => Call::Walk(filter),
+            Op::FanOut {
+                lock,
+                fail_fast,
+                keys,
+            } => {
+                let lock = self.lock(lock);
+                if naive.job(&lock.id).is_some_and(counts_finished) {
+                    return None;
+                }
+                let children = keys.into_iter().map(|key| child(&lock, key)).collect();
+                let outcome = AckOutcome::FanOut {
+                    fail_fast,
+                    children,
+                };
+                Call::Ack(vec![Ack { lock, outcome }])
+            }
+            Op::Spawn(back) => {
+                let children = self.flow(back).children;
+                Call::Enqueue(children.into_iter().map(|child| child.job).collect())
+            }
+            Op::Report(picks) => {
+                let reports = picks.into_iter().flat_map(|pick| self.reports(pick));
+                Call::Report(reports.collect())
+            }
+            Op::Relay(most) => {
+                let entries = naive.outbox().iter().take(most);
+                Call::Report(entries.map(|entry| entry.report.clone()).collect())
+            }
+            Op::DeleteOutbox(places) => Call::DeleteOutbox(places),
+            Op::Outbox(limit) => Call::Outbox(limit),
+            Op::Children(back, limit) => Call::Children(self.flow(back).id, limit),
+            Op::Pending(pick) => Call::Pending(self.flow_keys(pick)),
+            Op::Mark(pick) => Call::Mark(self.flow_keys(pick)),
+            Op::Undelivered(pick) => Call::Undelivered(STORE.into(), self.flow_keys(pick)),
+            Op::FlowSweep(limit) => Call::FlowSweep {
+                age: PENDING_AGE,
+                limit,
+            },
             Op::Advance(_) => return None,
         })
+    }
+}
+
+/// Whether a job's keep counts. When such a parent goes that owed cancels, the
+/// contract leaves open.
+fn counts_finished(record: &JobRecord) -> bool {
+    let keep = record.spec.keep;
+    JobState::ALL.into_iter().any(|state| {
+        let retention = keep.and_then(|keep| keep.of(state));
+        retention.is_some_and(|retention| retention.count.is_some())
+    })
+}
+
+fn child(lock: &Lock, key: &'static str) -> FlowChild {
+    let queue = if key == "z" { "q" } else { "p" };
+    let mut job = NewJob::new(JobSpec::new("a", queue, RawJson::null()));
+    job.id = Some(format!("{}.{key}", lock.id).into());
+    job.parent = Some(ParentEnvelope {
+        flow_name: "flow".into(),
+        flow_id: lock.id.clone(),
+        manifest: lock.token.clone(),
+        child_key: key.into(),
+        parent_store: STORE.into(),
+        depth: 1,
+    });
+    FlowChild {
+        key: key.into(),
+        store: STORE.into(),
+        job,
     }
 }
 

@@ -42,6 +42,7 @@
 mod answer;
 mod call;
 mod draw;
+mod flow;
 mod known;
 mod naive;
 mod op;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use mq_core::{AckOutcome, ListFilter, NewJob, NewSchedule, QueueSettings, RawJson};
+use mq_core::{AckOutcome, ListFilter, NewJob, NewSchedule, QueueSettings, RawJson, ReportOutcome};
 
 /// An operation, and through which of the store's handles.
 #[derive(Clone, Debug)]
@@ -61,5 +61,39 @@ pub(super) enum Op {
     Due(u32),
     /// A whole list, in pages of the filter's limit.
     Walk(ListFilter),
+    /// The children that a run names, by key.
+    FanOut {
+        lock: LockPick,
+        fail_fast: bool,
+        keys: Vec<&'static str>,
+    },
+    /// Enqueues a flow's children.
+    Spawn(Back),
+    Report(Vec<ReportPick>),
+    /// Delivers so many reports of the outbox, oldest first.
+    Relay(usize),
+    DeleteOutbox(Vec<usize>),
+    Outbox(u32),
+    Children(Back, u32),
+    Pending(FlowPick),
+    Mark(FlowPick),
+    Undelivered(FlowPick),
+    FlowSweep(u32),
     Advance(Duration),
+}
+
+/// Children of a flow, and whether under another flow's manifest.
+#[derive(Clone, Debug)]
+pub(super) struct FlowPick {
+    pub(super) of: Back,
+    pub(super) manifest_of: Option<Back>,
+    pub(super) keys: Vec<&'static str>,
+}
+
+/// What is reported of each of these children.
+#[derive(Clone, Debug)]
+pub(super) struct ReportPick {
+    pub(super) children: FlowPick,
+    pub(super) outcome: ReportOutcome,
+    pub(super) exit: Option<RawJson>,
 }

@@ -258,6 +258,10 @@ fn finale() -> impl Iterator<Item = Step> {
         });
     }
     ops.extend([
+        Op::Outbox(2),
+        Op::FlowSweep(2),
+        Op::Children(0, 2),
+        Op::Children(1, 2),
         Op::Sweep(250),
         walk(OrderBy::EnqueuedAt, None),
         walk(OrderBy::FinishedAt, Some(&[Completed, Failed, Cancelled])),

@@ -13,6 +13,7 @@ use mq_core::{
 
 use super::answer::{Answer, Claimed, Refused, each, without_words};
 use super::call::Call;
+use super::flow;
 use super::known::STALE;
 
 pub(super) struct Side {
@@ -104,6 +105,30 @@ impl Side {
                 }
                 Answer::Due(due).into()
             }
+            Call::Report(reports) => {
+                Answer::Reported(store.record_child_results(reports).await?).into()
+            }
+            Call::Children(id, limit) => flow::children(&*store, &id, limit).await?.into(),
+            Call::Pending(of) => {
+                let pending = store.pending_children(&of.flow, &of.manifest, &of.keys);
+                Answer::Keys(pending.await?).into()
+            }
+            Call::Mark(of) => {
+                let marked = store.mark_children_cascaded(&of.flow, &of.manifest, &of.keys);
+                done(marked.await)
+            }
+            Call::Undelivered(parent, of) => {
+                let found = store
+                    .undelivered_reports(&parent, &of.flow, &of.manifest, &of.keys)
+                    .await?;
+                Answer::Outbox(flow::comparable_entries(found)).into()
+            }
+            Call::FlowSweep { age, limit } => flow::sweep(&*store, age, limit).await?.into(),
+            Call::Outbox(limit) => {
+                let all = flow::outbox(&*store, limit).await?;
+                Answer::Outbox(flow::comparable_entries(all)).into()
+            }
+            Call::DeleteOutbox(places) => flow::delete(&*store, &places).await?.into(),
             Call::Walk(filter) => walk(&*store, filter).await?.into(),
         })
     }

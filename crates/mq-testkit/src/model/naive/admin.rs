@@ -26,6 +26,8 @@ impl Naive {
             }
             state if state.is_terminal() => Err(self.illegal("cancel", place)),
             _ => {
+                let now = self.now;
+                self.jobs[place].close(now);
                 self.finish(place, End::cancelled());
                 Ok(Cancelled::Ended)
             }
@@ -79,7 +81,10 @@ impl Naive {
         let Some(place) = self.find(id) else {
             return Ok(false);
         };
-        if self.jobs[place].state() == JobState::Active {
+        if matches!(
+            self.jobs[place].state(),
+            JobState::Active | JobState::WaitingChildren
+        ) {
             return Err(self.illegal("remove", place));
         }
         self.delete(place);

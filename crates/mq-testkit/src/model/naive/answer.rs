@@ -4,7 +4,8 @@ use std::slice;
 
 use super::Naive;
 use crate::model::answer::{Answer, without_words};
-use crate::model::call::Call;
+use crate::model::call::{Call, FlowKeys};
+use crate::model::flow::{comparable_children, comparable_entries};
 
 impl Naive {
     pub(in crate::model) fn answer(&mut self, call: &Call) -> Answer {
@@ -39,6 +40,38 @@ impl Naive {
             Call::Tick(tick) => Answer::Decided(Ok(self.tick(tick))),
             Call::Unschedule(key) => Answer::Decided(Ok(self.unschedule(key))),
             Call::Due(limit) => Answer::Due(self.due(*limit)),
+            Call::Report(reports) => Answer::Reported(self.record_results(reports)),
+            Call::Children(flow, _) => Answer::Children(comparable_children(self.children(flow))),
+            Call::Pending(FlowKeys {
+                flow,
+                manifest,
+                keys,
+            }) => Answer::Keys(self.pending_children(flow, manifest, keys)),
+            Call::Mark(FlowKeys {
+                flow,
+                manifest,
+                keys,
+            }) => {
+                self.mark(flow, manifest, keys);
+                Answer::Done(vec![Ok(())])
+            }
+            Call::Undelivered(
+                store,
+                FlowKeys {
+                    flow,
+                    manifest,
+                    keys,
+                },
+            ) => {
+                let found = self.undelivered(store, flow, manifest, keys);
+                Answer::Outbox(comparable_entries(found))
+            }
+            Call::FlowSweep { age, .. } => Answer::FlowWork(self.flow_sweep(*age)),
+            Call::Outbox(_) => Answer::Outbox(comparable_entries(self.outbox().to_vec())),
+            Call::DeleteOutbox(places) => {
+                self.delete_outbox(places);
+                Answer::Done(vec![Ok(())])
+            }
             Call::Walk(filter) => Answer::Listed(without_words(self.list(filter))),
         }
     }

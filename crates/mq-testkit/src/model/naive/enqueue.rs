@@ -103,6 +103,7 @@ impl Naive {
             lock: None,
             last_acked: None,
             watched: false,
+            rows: Vec::new(),
             keep_is_due: false,
         };
         job.put_at(new.when.resolve(now), now);

@@ -82,6 +82,7 @@ fn matches(filter: &ListFilter, record: &JobRecord) -> bool {
             .states
             .as_ref()
             .is_none_or(|states| states.contains(&record.state))
+        && (!filter.flow_parents || record.flow.is_some())
         && filter
             .metadata
             .iter()

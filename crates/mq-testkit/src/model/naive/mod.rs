@@ -4,6 +4,7 @@
 mod admin;
 mod answer;
 mod enqueue;
+mod flow;
 mod look;
 mod run;
 mod schedule;
@@ -12,7 +13,7 @@ use std::time::Duration;
 
 use mq_core::{
     AttemptOutcome, AttemptRecord, HistoryCeiling, JobId, JobRecord, JobState, LockToken,
-    QueueName, Rate, RawJson, Retention, ScheduleRecord, Timestamp,
+    OutboxEntry, QueueName, Rate, RawJson, Retention, ScheduleRecord, Timestamp,
 };
 
 pub(in crate::model) const MINUTE: Duration = Duration::from_secs(60);
@@ -25,6 +26,7 @@ pub(in crate::model) struct Naive {
     queues: Vec<Queue>,
     calls: Vec<Call>,
     schedules: Vec<ScheduleRecord>,
+    outbox: Vec<OutboxEntry>,
     /// Versions of schedules given so far.
     versions: u64,
     /// Arrival numbers given so far.
@@ -46,6 +48,8 @@ struct Job {
     lock: Option<(LockToken, Timestamp)>,
     last_acked: Option<LockToken>,
     watched: bool,
+    /// Its children, by key.
+    rows: Vec<flow::Row>,
     /// Whether its keep has to act again once it is spared no more.
     keep_is_due: bool,
 }
@@ -85,6 +89,7 @@ impl Naive {
             queues: Vec::new(),
             calls: Vec::new(),
             schedules: Vec::new(),
+            outbox: Vec::new(),
             versions: 0,
             arrivals: 0,
             wakes: Vec::new(),
@@ -133,13 +138,13 @@ impl Naive {
         job.note(end.outcome, end.ledger_exit, now);
         let was_active = job.lock.take().is_some();
         job.arrival = arrival;
-        job.keep_is_due = job.watched;
+        job.keep_is_due = job.watched || job.owes();
         job.record.state = end.state;
         job.record.cancel_requested = false;
         job.record.finished_at = Some(now);
         job.record.exit = end.exit;
         if end.reason.is_some() {
-            job.record.failed_reason = end.reason;
+            job.record.failed_reason.clone_from(&end.reason);
         }
         let spec = job.record.spec.clone();
         if job.watched {
@@ -149,6 +154,7 @@ impl Naive {
         if was_active && self.queue(&spec.queue).max_active.is_some() {
             self.wake(&spec.queue);
         }
+        self.report_end(place, end.reason);
         if let Some(retention) = spec.keep.and_then(|keep| keep.of(end.state)) {
             self.apply_keep(&spec.name, end.state, retention);
         }
@@ -260,7 +266,7 @@ impl Job {
 
     /// Whether automatic retention leaves it alone for now.
     fn is_spared(&self, now: Timestamp) -> bool {
-        self.watched && !self.is_older_than(MINUTE, now)
+        self.owes() || (self.watched && !self.is_older_than(MINUTE, now))
     }
 
     /// Lets it wait or be delayed until `run_at`.

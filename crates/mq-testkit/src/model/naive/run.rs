@@ -168,7 +168,10 @@ impl Naive {
         let now = self.now;
         let cancelled = self.jobs[place].record.cancel_requested;
         self.jobs[place].last_acked = Some(lock.token.clone());
-        if !matches!(outcome, AckOutcome::Snooze { .. }) {
+        if !matches!(
+            outcome,
+            AckOutcome::Snooze { .. } | AckOutcome::FanOut { .. }
+        ) {
             self.jobs[place].record.attempts_made += 1;
         }
         match outcome.clone() {
@@ -191,7 +194,10 @@ impl Naive {
                 self.jobs[place].note(AttemptOutcome::Snoozed, None, now);
                 self.run_again(place, delay);
             }
-            AckOutcome::FanOut { .. } => unreachable!("the model knows no flows"),
+            AckOutcome::FanOut {
+                fail_fast,
+                children,
+            } => self.fan_out(place, fail_fast, &children),
         }
         Ok(Acked { applied: true })
     }
