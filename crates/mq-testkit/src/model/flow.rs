@@ -6,6 +6,9 @@ use mq_core::{ChildResult, FlowSweepWork, JobId, OutboxEntry, OutboxId, Result, 
 
 use super::answer::Answer;
 
+/// How many pages anything that sequences build can take.
+const MOST_PAGES: usize = 1_000;
+
 /// Replaces words that are a store's own.
 pub(super) fn hide(reason: &mut Option<String>) {
     if let Some(reason) = reason {
@@ -72,10 +75,11 @@ pub(super) async fn children(store: &dyn Store, flow: &JobId, limit: u32) -> Res
 /// Sweeps until there is nothing more to do.
 pub(super) async fn sweep(store: &dyn Store, age: Duration, limit: u32) -> Result<Answer> {
     let mut all = FlowSweepWork::default();
-    loop {
+    for _ in 0..MOST_PAGES {
         let work = store.flow_sweep_work(age, limit).await?;
         all.reconcile.extend(work.reconcile);
         all.cascade.extend(work.cascade);
+        all.more = work.more;
         if !work.more {
             break;
         }
