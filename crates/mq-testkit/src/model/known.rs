@@ -247,6 +247,10 @@ impl Known {
             Op::Pending(pick) => Call::Pending(self.flow_keys(pick)),
             Op::Mark(pick) => Call::Mark(self.flow_keys(pick)),
             Op::Undelivered(pick) => Call::Undelivered(STORE.into(), self.flow_keys(pick)),
+            // At the end of time rows cannot rest, so a sweep does not end.
+            Op::FlowSweep(_) if Timestamp::MAX.saturating_sub(PENDING_AGE) < naive.now => {
+                return None;
+            }
             Op::FlowSweep(limit) => Call::FlowSweep {
                 age: PENDING_AGE,
                 limit,
