@@ -10,8 +10,8 @@ use diesel_async::pooled_connection::bb8::Pool;
 use mq_core::coalesce::Coalescer;
 use mq_core::validate::{Limits, MAX_BATCH};
 use mq_core::{
-    Ack, Acked, Enqueued, HistoryCeiling, IdGenerator, NewJob, Result, StoreError, TimeSource,
-    Timestamp, uuid_v7,
+    Ack, Acked, Enqueued, HistoryCeiling, IdGenerator, NewJob, Result, TimeSource, Timestamp,
+    uuid_v7,
 };
 use parking_lot::Mutex;
 
@@ -405,12 +405,4 @@ impl Inner {
 async fn pause(repeats: u32) {
     let most = 2_u64.saturating_pow(repeats + 1);
     tokio::time::sleep(Duration::from_millis(fastrand::u64(1..=most))).await;
-}
-
-/// The error of an operation that is not there yet.
-pub(crate) fn unsupported(operation: &'static str) -> StoreError {
-    StoreError::Unsupported {
-        operation,
-        remedy: "the Postgres store does not serve it yet",
-    }
 }

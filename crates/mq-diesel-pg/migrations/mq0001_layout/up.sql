@@ -185,12 +185,16 @@ CREATE TABLE mq_flow (
     -- Once closed, a row that is stored as pending is cancelled, and owed.
     closed_at timestamptz,
     owed bigint NOT NULL DEFAULT 0,
-    -- When the sweep has to look at its pending rows, and at its owed ones.
+    -- Since when a pending row has not been looked at, and when the sweep has
+    -- to look at an owed one; never later than its rows say.
     reconcile_at timestamptz,
-    cascade_at timestamptz
+    cascade_at timestamptz,
+    -- Among those of one instant, who was served last comes last.
+    turn bigint NOT NULL DEFAULT 0
 ) WITH (fillfactor = 70);
-CREATE INDEX mq_flow_reconcile ON mq_flow (reconcile_at, flow_id) WHERE reconcile_at IS NOT NULL;
-CREATE INDEX mq_flow_cascade ON mq_flow (cascade_at, flow_id) WHERE cascade_at IS NOT NULL;
+CREATE INDEX mq_flow_reconcile ON mq_flow (reconcile_at, turn, flow_id)
+    WHERE reconcile_at IS NOT NULL;
+CREATE INDEX mq_flow_cascade ON mq_flow (cascade_at, turn, flow_id) WHERE cascade_at IS NOT NULL;
 
 -- The children of a fan-out, under its mark, the manifest; rows under another
 -- mark than their flow's do not count.
@@ -202,11 +206,13 @@ CREATE TABLE mq_flow_children (
     store text COLLATE "C" NOT NULL,
     child_job_id text COLLATE "C" NOT NULL,
     spec json NOT NULL,
+    payload_bytes bigint NOT NULL,
     status text COLLATE "C" NOT NULL DEFAULT 'pending',
     exit json,
     failed_reason text,
     cascaded boolean NOT NULL DEFAULT false,
-    -- When the sweep returns it next, as long as it is pending or owed.
+    -- Since when a pending row has not been looked at. Once an owed row was,
+    -- when it is to be again: that is after the close, all others are before.
     look_at timestamptz NOT NULL,
     PRIMARY KEY (flow_id, manifest, child_key)
 ) WITH (fillfactor = 80);

@@ -12,7 +12,7 @@ use crate::enqueue::millis;
 use crate::pool::Failure;
 use crate::rows::read_all;
 use crate::statement::{Statement, after, clock};
-use crate::store::{Inner, unsupported};
+use crate::store::Inner;
 use crate::terminal::finish;
 use crate::wake::Topic;
 
@@ -179,7 +179,7 @@ impl Inner {
             self.ack_plain(&plain, answers).await?;
         }
         for placed in open.iter().filter(|placed| is_fan_out(placed.ack)) {
-            answers[placed.place] = Some(Err(unsupported("acks that fan out")));
+            answers[placed.place] = Some(self.fan_out(placed.ack).await);
         }
         Ok(())
     }

@@ -2,6 +2,7 @@
 
 mod ack;
 mod claim;
+mod fan_out;
 mod limits;
 mod locks;
 mod release;
