@@ -16,5 +16,13 @@ pub mod schedules {}
 #[doc = include_str!("../docs/flows.md")]
 pub mod flows {}
 
+#[cfg(feature = "redis")]
+#[doc = include_str!("../docs/redis.md")]
+pub mod redis {}
+
+#[cfg(feature = "diesel-pg")]
+#[doc = include_str!("../docs/postgres.md")]
+pub mod postgres {}
+
 #[doc = include_str!("../docs/architecture.md")]
 pub mod architecture {}
