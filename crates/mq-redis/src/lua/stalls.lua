@@ -11,6 +11,14 @@ if #ids == 0 then return { 0 } end
 local texts = call('HMGET', P .. ':live', unpack(ids))
 look_who_is_watched(ids)
 
+-- A fan-out that its worker did not finish left rows that nobody will see.
+for i, manifest in ipairs(call('HMGET', P .. ':staged', unpack(ids))) do
+  if manifest then
+    forget_rows(ids[i], manifest)
+    hdel(P .. ':staged', ids[i])
+  end
+end
+
 local stalled = { more }
 for i, id in ipairs(ids) do
   local job = read_live(id, texts[i])
