@@ -16,7 +16,7 @@ look_who_is_watched(ids)
 
 -- An ack whose token does not hold the job: it may be a repeated one.
 local function judge(id, live, token)
-  local job = live or find(id)
+  local job = live or find_now(id)
   if not job then return 'unknown' end
   if job.last == token then return 0 end
   return 'lost'

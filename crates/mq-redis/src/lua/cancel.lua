@@ -13,7 +13,7 @@ for i, id in ipairs(ids) do
   -- What was done to it before in this page has to be written first.
   if seen[id] then settle_keeps() end
   seen[id] = true
-  local job = find(id)
+  local job = find_now(id)
   if not job then
     answers[i] = 'unknown'
   elseif job.corrupt then

@@ -23,6 +23,12 @@ local function later(millis)
   return math.min(now + millis, LAST_INSTANT)
 end
 
+-- The last instant from which on an age has passed by now; below zero if there
+-- is none. An age that reaches past the end of time ends with it.
+local function an_age_ago(age)
+  return now >= LAST_INSTANT and LAST_INSTANT or now - age
+end
+
 local function one_more(count)
   return math.min(count + 1, MOST_COUNTED)
 end

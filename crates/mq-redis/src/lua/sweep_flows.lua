@@ -7,7 +7,7 @@
 
 local MOST_BYTES = 8388608
 local age, limit = tonumber(ARGV[2]), tonumber(ARGV[3])
-local due = now - age
+local due = an_age_ago(age)
 local more = false
 
 -- The rows of a flow that are due, the longest due first, and how to have them

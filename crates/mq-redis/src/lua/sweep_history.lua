@@ -56,7 +56,7 @@ remove_up_to(P .. ':expiring', now)
 if ceilings.c or ceilings.f or ceilings.x then
   for _, slot in ipairs(call('SMEMBERS', P .. ':histories')) do
     local ceiling = ceilings[sub(slot, -1)]
-    if ceiling and now >= ceiling then remove_up_to(P .. ':ended:' .. slot, now - ceiling) end
+    if ceiling then remove_up_to(P .. ':ended:' .. slot, an_age_ago(ceiling)) end
   end
 end
 

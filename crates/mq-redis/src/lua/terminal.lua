@@ -154,7 +154,7 @@ end
 -- Unspares the jobs of a history whose minute is over, a page at the most.
 local function unspare_overdue(name, state)
   local key = spared(name, state)
-  local members = call('ZRANGE', key, '-inf', now - SPARED_FOR, 'BYSCORE', 'LIMIT', 0, PAGE)
+  local members = call('ZRANGE', key, '-inf', an_age_ago(SPARED_FOR), 'BYSCORE', 'LIMIT', 0, PAGE)
   if #members == 0 then return end
   for _, job in ipairs(finished_jobs(key, members)) do
     if not owes(job.id) then unspare(job) end
@@ -182,8 +182,8 @@ local function given_up(name, state, keep)
   local key, aside = history(name, state), spared(name, state)
   local total, total_spared = call('ZCARD', key), call('ZCARD', aside)
   local by_age = 0
-  if keep.age and now >= keep.age then
-    by_age = math.min(call('ZCOUNT', key, '-inf', now - keep.age), removals_left)
+  if keep.age then
+    by_age = math.min(call('ZCOUNT', key, '-inf', an_age_ago(keep.age)), removals_left)
   end
   local by_count = 0
   if keep.count and total_spared == 0 then
@@ -223,6 +223,17 @@ local function settle_keeps()
     if due.keep then apply_keep(due.name, due.state, due.keep) end
   end
   keeps = {}
+end
+
+-- Finds a job after what this script has ended so far: one that is over may
+-- have been given up by then.
+local function find_now(id)
+  local job = find(id)
+  if job and not job.corrupt and is_over(job) and next(keeps) then
+    settle_keeps()
+    job = find(id)
+  end
+  return job
 end
 
 -- ---- finishing
