@@ -21,7 +21,7 @@ for i, id in ipairs(ids) do
     end
     done[id] = true
     answers[i] = 1
-  elseif done[id] or call('EXISTS', P .. ':job:' .. id) == 1 then
+  elseif done[id] or find_now(id) then
     answers[i] = 'lost'
   else
     answers[i] = 'unknown'

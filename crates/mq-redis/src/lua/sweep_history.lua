@@ -13,10 +13,10 @@ local deleted, more = 0, false
 
 -- Whose minute is over is spared no longer, unless its flow owes cancels; and a
 -- keep that could not act at its end has to act now.
-local waited = call('ZRANGE', P .. ':unspare', '-inf', now, 'BYSCORE', 'LIMIT', 0, limit, 'WITHSCORES')
+local waited = call('ZRANGE', P .. ':unspare', '-inf', now, 'BYSCORE', 'LIMIT', 0, limit + 1, 'WITHSCORES')
 for i = 1, #waited, 2 do
   local id = waited[i]
-  if removals_left == 0 then
+  if removals_left == 0 or i > 2 * limit then
     more = true
     break
   end
