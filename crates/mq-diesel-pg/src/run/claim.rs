@@ -6,6 +6,7 @@ use std::time::Duration;
 use mq_core::validate::MAX_BATCH;
 use mq_core::{Claim, ClaimRequest, JobRecord, Result, StoreError, Timestamp, WakeCursor};
 
+use super::corrupt::Undecoded;
 use super::limits::{Room, Settings};
 use crate::enqueue::millis;
 use crate::error;
@@ -287,6 +288,8 @@ const FORGOTTEN_EVERY: u32 = 256;
 /// A claim's answer, before it is decided whether to ask again.
 struct Answer {
     jobs: Vec<JobRecord>,
+    /// Jobs that were locked too, but cannot be run.
+    undecoded: Vec<Undecoded>,
     now: Timestamp,
     next_run_at: Option<Timestamp>,
     known: bool,
@@ -322,7 +325,8 @@ impl Inner {
             let wake = self.wakes.cursor();
             let answer = self.ask(&asked).await?;
             looks += 1;
-            if answer.jobs.is_empty() && answer.others_wait && !answer.known && looks < LOOKS {
+            let is_beaten = answer.jobs.is_empty() && answer.undecoded.is_empty();
+            if is_beaten && answer.others_wait && !answer.known && looks < LOOKS {
                 tokio::time::sleep(Duration::from_millis(fastrand::u64(1..=4))).await;
                 continue;
             }
@@ -330,8 +334,11 @@ impl Inner {
                 self.announce(vec![Topic::Queue(request.queue.clone())]);
             }
             self.forget_claims().await;
+            // Behind jobs that cannot be run there may be some that can.
+            let looks_again = answer.others_wait || !answer.undecoded.is_empty();
+            self.fail_undecoded(&request.token, &answer.undecoded).await;
             return Ok(Claim {
-                wake: WakeCursor(if answer.others_wait { 0 } else { wake }),
+                wake: WakeCursor(if looks_again { 0 } else { wake }),
                 jobs: answer.jobs,
                 next_run_at: answer.next_run_at,
                 now: answer.now,
@@ -438,6 +445,7 @@ impl Inner {
 
 fn read(rows: &[Row]) -> Result<Answer> {
     let mut jobs = Vec::with_capacity(rows.len());
+    let mut undecoded = Vec::new();
     let read = |columns: &mut Columns<'_>| -> Read<Answer> {
         let answer = Answer {
             now: columns.instant()?,
@@ -447,18 +455,22 @@ fn read(rows: &[Row]) -> Result<Answer> {
             promoted: columns.flag()?,
             others_wait: columns.flag()?,
             jobs: Vec::new(),
+            undecoded: Vec::new(),
         };
         match maybe_record(columns)? {
             None => {}
             Some(Ok(job)) => jobs.push(job),
-            // Nobody can run it. Its stalls will end it.
-            Some(Err(error)) => tracing::error!(%error, "claimed a job that cannot be run"),
+            Some(Err(error)) => undecoded.push(Undecoded::of(error)?),
         }
         Ok(answer)
     };
     let answer = read_all(rows, read)?.pop();
     answer
-        .map(|answer| Answer { jobs, ..answer })
+        .map(|answer| Answer {
+            jobs,
+            undecoded,
+            ..answer
+        })
         .ok_or_else(|| StoreError::Backend {
             message: "Postgres gave no answer to a claim".into(),
             source: None,

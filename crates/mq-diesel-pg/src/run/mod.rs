@@ -2,6 +2,7 @@
 
 mod ack;
 mod claim;
+mod corrupt;
 mod fan_out;
 mod limits;
 mod locks;

@@ -4,8 +4,11 @@
 
 use std::time::Duration;
 
-use mq_core::{Claim, ClaimRequest, JobSpec, LockToken, NewJob, RawJson, RunOps};
+use diesel_async::{AsyncConnection, AsyncPgConnection, SimpleAsyncConnection};
+use mq_core::{Claim, ClaimRequest, JobId, JobSpec, LockToken, NewJob, RawJson, RunOps};
 use mq_diesel_pg::{PgStore, PgStoreBuilder};
+use mq_testkit::servers::{Postgres, Settings};
+use tempfile::TempDir;
 
 /// The server's URL.
 pub(crate) fn url() -> String {
@@ -64,5 +67,51 @@ pub(crate) fn request(limit: u32) -> ClaimRequest {
         token: LockToken::random(),
         lock_for: Duration::from_secs(30),
         limit,
+    }
+}
+
+/// A plain connection to a server.
+pub(crate) async fn connection(url: &str) -> AsyncPgConnection {
+    let established = AsyncPgConnection::establish(url).await;
+    established.expect("the server takes connections")
+}
+
+/// Writes something else where a job's policy should be.
+pub(crate) async fn corrupt(url: &str, schema: &str, id: &JobId) {
+    let update = format!("UPDATE \"{schema}\".mq_job SET backoff = '\"none\"' WHERE id = '{id}'");
+    let written = connection(url).await.batch_execute(&update).await;
+    written.expect("the record is overwritten");
+}
+
+/// A server of a test's own, in a folder that goes with it.
+pub(crate) struct OwnServer {
+    pub(crate) postgres: Postgres,
+    _folder: TempDir,
+}
+
+impl OwnServer {
+    pub(crate) async fn start(settings: Settings) -> Self {
+        let started = tokio::task::spawn_blocking(|| {
+            let folder = tempfile::tempdir().expect("a folder for a server");
+            let postgres = Postgres::start(folder.path(), settings);
+            Self {
+                postgres: postgres.expect("a server of the test's own"),
+                _folder: folder,
+            }
+        });
+        started.await.expect("a server of the test's own")
+    }
+
+    pub(crate) fn url(&self) -> String {
+        self.postgres.url()
+    }
+
+    /// A store on it.
+    pub(crate) async fn store(&self) -> PgStore {
+        let builder = PgStore::builder(self.url())
+            .pool_size(4)
+            .connection_timeout(Duration::from_secs(2));
+        builder.migrate().await.expect("the tables can be created");
+        builder.open().await.expect("the store opens")
     }
 }
