@@ -20,7 +20,7 @@ use crate::migrate;
 use crate::pool::{Connections, Failure, PoolOptions, Transaction};
 use crate::rows::Row;
 use crate::statement::{Statement, Texts};
-use crate::wake::listen::Listener;
+use crate::wake::listen::{Listener, Probing};
 use crate::wake::notify::Outgoing;
 use crate::wake::{Topic, Wakes};
 
@@ -53,6 +53,7 @@ pub(crate) struct Inner {
     pub(crate) channel: String,
     pub(crate) wake: Wake,
     pub(crate) listen_url: Option<String>,
+    pub(crate) probing: Probing,
     listener: Mutex<Option<Listener>>,
     /// How many claims this handle has made.
     pub(crate) claims: AtomicU32,
@@ -135,6 +136,7 @@ pub struct PgStoreBuilder {
     draw_id: IdGenerator,
     wake: Wake,
     listen_url: Option<String>,
+    probing: Probing,
     pool: PoolOptions,
 }
 
@@ -149,6 +151,7 @@ impl PgStoreBuilder {
             draw_id: uuid_v7(),
             wake: Wake::default(),
             listen_url: None,
+            probing: Probing::default(),
             pool: PoolOptions {
                 size: 10,
                 connection_time_out: Duration::from_secs(10),
@@ -202,6 +205,14 @@ impl PgStoreBuilder {
         self
     }
 
+    /// How often the listening connection is tried, and how long its answer may
+    /// take, for tests that cannot wait as long as is usual.
+    #[doc(hidden)]
+    pub fn listen_probe(mut self, every: Duration, echo_within: Duration) -> Self {
+        self.probing = Probing { every, echo_within };
+        self
+    }
+
     /// How many connections the store's own pool may have; 10 by default. One
     /// more listens.
     pub fn pool_size(mut self, connections: u32) -> Self {
@@ -243,6 +254,7 @@ impl PgStoreBuilder {
             channel: migrate::channel(&self.schema),
             wake: self.wake,
             listen_url: self.listen_url,
+            probing: self.probing,
             listener: Mutex::default(),
             claims: AtomicU32::new(0),
             meets_keeps: AtomicBool::new(false),

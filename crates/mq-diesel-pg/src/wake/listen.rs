@@ -15,10 +15,24 @@ use tokio::time::Instant;
 use super::Topic;
 use crate::store::Inner;
 
-/// How often the connection is tried.
-const PROBED_EVERY: Duration = Duration::from_secs(30);
-/// How long the word may take to come back.
-const ECHO_WITHIN: Duration = Duration::from_secs(10);
+/// How the connection is tried.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Probing {
+    /// How often.
+    pub(crate) every: Duration,
+    /// How long the word may take to come back.
+    pub(crate) echo_within: Duration,
+}
+
+impl Default for Probing {
+    fn default() -> Self {
+        Self {
+            every: Duration::from_secs(30),
+            echo_within: Duration::from_secs(10),
+        }
+    }
+}
+
 /// How long until another try to connect, at first and at the most.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
@@ -70,8 +84,9 @@ async fn run(inner: Weak<Inner>, tried: watch::Sender<bool>) {
                     strong.wakes.tell_all();
                 }
                 tried.send_replace(true);
+                let probing = strong.probing;
                 drop(strong);
-                hear(&inner, connection).await;
+                hear(&inner, connection, probing).await;
             }
             Err(error) => {
                 if !warned {
@@ -91,10 +106,10 @@ async fn run(inner: Weak<Inner>, tried: watch::Sender<bool>) {
 }
 
 /// Hears words until the connection fails.
-async fn hear(inner: &Weak<Inner>, mut connection: AsyncPgConnection) {
+async fn hear(inner: &Weak<Inner>, mut connection: AsyncPgConnection, probing: Probing) {
     let mut words = Box::pin(connection.notifications_stream());
     let mut echo_due = None;
-    let mut probe_at = Instant::now() + PROBED_EVERY;
+    let mut probe_at = Instant::now() + probing.every;
     loop {
         let until = echo_due.unwrap_or(probe_at);
         match tokio::time::timeout_at(until, words.next()).await {
@@ -113,9 +128,9 @@ async fn hear(inner: &Weak<Inner>, mut connection: AsyncPgConnection) {
                 let Some(inner) = inner.upgrade() else { return };
                 let word = format!("{} p", inner.speaker);
                 if inner.say(&[word]).await.is_ok() {
-                    echo_due = Some(Instant::now() + ECHO_WITHIN);
+                    echo_due = Some(Instant::now() + probing.echo_within);
                 }
-                probe_at = Instant::now() + PROBED_EVERY;
+                probe_at = Instant::now() + probing.every;
             }
         }
     }
