@@ -3,6 +3,9 @@
 //! [jobs]: guide::jobs
 //! [worker]: guide::worker
 //! [schedules]: guide::schedules
+//! [redis]: guide::redis
+//! [postgres]: guide::postgres
+//! [flows]: guide::flows
 //! [architecture]: guide::architecture
 #![doc = include_str!("../README.md")]
 
