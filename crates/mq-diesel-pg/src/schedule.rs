@@ -23,7 +23,8 @@ macro_rules! schedule_columns {
 }
 
 /// Stores a schedule. The version comes from the store's one sequence, so that
-/// a tick decided before a schedule was removed and made again is void too.
+/// a tick decided before a schedule was removed and made again is void too. It
+/// is drawn once the row is locked: of upserts that race the last has the highest.
 const UPSERT: &str = concat!(
     "WITH s AS (
         INSERT INTO $mq_schedules AS s (key, cron, tz, every_ms, job_name, queue, payload,
@@ -36,7 +37,7 @@ const UPSERT: &str = concat!(
             payload = excluded.payload, metadata = excluded.metadata,
             priority = excluded.priority, attempts_max = excluded.attempts_max,
             backoff = excluded.backoff, keep = excluded.keep, timeout_ms = excluded.timeout_ms,
-            group_name = excluded.group_name, version = excluded.version,
+            group_name = excluded.group_name, version = nextval('$mq_seq'),
             next_run_at = CASE
                 WHEN (s.cron, s.tz, s.every_ms)
                     IS NOT DISTINCT FROM (excluded.cron, excluded.tz, excluded.every_ms)
