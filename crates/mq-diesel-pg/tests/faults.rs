@@ -241,3 +241,31 @@ async fn a_statement_that_cannot_be_serialized_is_repeated() {
     assert!(job.cancel_requested, "the cancel took effect");
     assert!(job.progress.is_some(), "and so did what came before");
 }
+
+#[tokio::test]
+async fn a_job_whose_policies_are_all_nonsense_fails_by_itself() {
+    let store = support::opened().await;
+    let schema = schema_of(&store);
+    let accepted = store.enqueue_many(vec![job(); 2]).await;
+    let accepted = accepted.expect("they are accepted");
+    let ids: Vec<_> = accepted.into_iter().map(|answer| answer.id).collect();
+    let mut foreign = connection(&url()).await;
+    foreign
+        .batch_execute(&format!(
+            "UPDATE \"{schema}\".mq_job SET keep = '{{\"failed\": {{\"age\": \"x\"}}}}',
+                parent = '{{\"flow_id\": 1}}', trace = '[]'
+            WHERE id = '{}'",
+            ids[0]
+        ))
+        .await
+        .expect("the record is overwritten");
+    let claimed = claim(&store, 2).await.jobs;
+    assert_eq!(claimed.len(), 1);
+    assert_eq!(claimed[0].id, ids[1]);
+    let counts = store.counts(None).await.expect("it answers");
+    assert_eq!((counts.active, counts.failed), (1, 1));
+    assert_eq!(
+        store.get_attempts(&ids[0]).await.expect("it answers").len(),
+        1
+    );
+}
