@@ -12,6 +12,6 @@ pub mod servers;
 
 pub use faults::{Fault, Faults, FaultyStore, Hold};
 /// Makes one test of each case of the store contract: see
-/// [`mq_core::contract`](mq_core::contract), where it lives.
+/// [`mq_core::contract`], where it lives.
 #[cfg(feature = "conformance")]
 pub use mq_core::conformance;
