@@ -4,15 +4,18 @@
 //! schema is the connection's `search_path`'s; with one of its own, set that.
 //!
 //! ```no_run
-//! use diesel::prelude::*;
+//! use diesel::{ExpressionMethods, QueryDsl, QueryResult};
+//! use diesel_async::{AsyncPgConnection, RunQueryDsl};
 //! use mq_diesel_pg::schema::mq_jobs;
 //!
-//! fn failed_today(connection: &mut PgConnection) -> QueryResult<Vec<(String, Option<String>)>> {
+//! /// Ids and reasons of failed jobs, the newest first.
+//! async fn failed(connection: &mut AsyncPgConnection) -> QueryResult<Vec<(String, Option<String>)>> {
 //!     mq_jobs::table
 //!         .filter(mq_jobs::state.eq("failed"))
 //!         .order(mq_jobs::finished_at.desc())
 //!         .select((mq_jobs::id, mq_jobs::failed_reason))
 //!         .load(connection)
+//!         .await
 //! }
 //! ```
 

@@ -14,10 +14,16 @@
 //! #[mq_core::async_trait]
 //! impl StoreFactory for Memory {
 //!     async fn open(&self, options: StoreOptions) -> Opened {
-//!         let store = MemoryStore::builder()
+//!         let mut builder = MemoryStore::builder()
 //!             .time(options.time)
-//!             .max_payload(options.max_payload)
-//!             .build();
+//!             .max_payload(options.max_payload);
+//!         if let Some(ceiling) = options.history_ceiling {
+//!             builder = builder.history_ceiling(ceiling);
+//!         }
+//!         if let Some(draw) = options.id_generator {
+//!             builder = builder.id_generator(draw);
+//!         }
+//!         let store = builder.build();
 //!         Opened::new(store.clone(), move || std::future::ready(store.clone()))
 //!     }
 //!
