@@ -52,21 +52,16 @@ impl Inner {
     pub(super) async fn release_many(self: &Arc<Self>, locks: &[Lock]) -> Result<Vec<Result<()>>> {
         let mut answers = Vec::with_capacity(locks.len());
         for page in locks.chunks(MAX_BATCH as usize) {
-            let mut seen = HashSet::with_capacity(page.len());
             let mut page_answers: Vec<Option<Result<()>>> = page
                 .iter()
-                .map(|lock| {
-                    if let Err(error) = validate::lock(lock) {
-                        return Some(Err(error.into()));
-                    }
-                    // Of equal ones the first has let go of the lock.
-                    (!seen.insert(lock)).then(|| Err(lost(lock)))
-                })
+                .map(|lock| validate::lock(lock).err().map(|error| Err(error.into())))
                 .collect();
+            // Of equal ones the first lets go of the lock.
+            let mut seen = HashSet::with_capacity(page.len());
             let mut open: Vec<(usize, &Lock)> = page
                 .iter()
                 .enumerate()
-                .filter(|(place, _)| page_answers[*place].is_none())
+                .filter(|(place, lock)| page_answers[*place].is_none() && seen.insert(*lock))
                 .collect();
             open.sort_unstable_by(|one, other| one.1.id.cmp(&other.1.id));
             if !open.is_empty() {
@@ -75,7 +70,7 @@ impl Inner {
                     page_answers[run.place] = Some(Ok(()));
                 }
                 self.announce_runs(&ended);
-                self.explain_losses(&open, &mut page_answers).await?;
+                self.explain_losses(page, &mut page_answers).await?;
             }
             answers.extend(page_answers.into_iter().flatten());
         }
@@ -106,13 +101,13 @@ impl Inner {
 
     async fn explain_losses(
         &self,
-        open: &[(usize, &Lock)],
+        page: &[Lock],
         answers: &mut [Option<Result<()>>],
     ) -> Result<()> {
-        let missed: Vec<(usize, &Lock)> = open
+        let missed: Vec<(usize, &Lock)> = page
             .iter()
+            .enumerate()
             .filter(|(place, _)| answers[*place].is_none())
-            .copied()
             .collect();
         if missed.is_empty() {
             return Ok(());
