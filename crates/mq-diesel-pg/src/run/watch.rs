@@ -1,5 +1,7 @@
 //! Watching: which jobs' ends are announced.
 
+use std::collections::HashSet;
+
 use mq_core::validate::MAX_BATCH;
 use mq_core::{JobId, Result};
 
@@ -63,11 +65,12 @@ const WATCH: &str = concat!(
 impl Inner {
     /// Marks jobs as watched, and answers those that are over.
     pub(super) async fn mark_watched(&self, ids: &[JobId]) -> Result<Vec<JobId>> {
-        let mut over = Vec::new();
+        let mut finished = Vec::new();
         for page in ids.chunks(MAX_BATCH as usize) {
             let mut sorted: Vec<JobId> = page.to_vec();
             sorted.sort_unstable();
             sorted.dedup();
+            let mut over = HashSet::new();
             while !sorted.is_empty() {
                 let ids: Vec<&str> = sorted.iter().map(JobId::as_str).collect();
                 let rows = self.query(&self.timed(WATCH).bind(ids)).await?;
@@ -77,13 +80,14 @@ impl Inner {
                 sorted.clear();
                 for (id, what) in found {
                     match what.as_str() {
-                        "over" => over.push(id),
+                        "over" => drop(over.insert(id)),
                         "moved" => sorted.push(id),
                         _ => {}
                     }
                 }
             }
+            finished.extend(page.iter().filter(|id| over.contains(*id)).cloned());
         }
-        Ok(over)
+        Ok(finished)
     }
 }
