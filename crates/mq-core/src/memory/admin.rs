@@ -98,14 +98,14 @@ impl AdminOps for MemoryStore {
         let now = self.read_clock();
         Ok(self.step(|state| {
             let (deleted, more) = state.sweep(now, limit);
-            state.dedupes.sweep(now, limit);
+            let more_entries = state.dedupes.sweep(now, limit);
             let jobs = &state.jobs;
             state.tokens.forget(now, limit, |token, slot| {
                 jobs.get(slot).is_some_and(|job| job.is_held_by(token))
             });
             Swept {
                 deleted: deleted as u64,
-                more,
+                more: more || more_entries,
             }
         }))
     }

@@ -88,18 +88,20 @@ impl Dedupes {
         }
     }
 
-    /// Deletes dead entries, `most` at the most.
-    pub(super) fn sweep(&mut self, now: Timestamp, most: usize) {
+    /// Deletes dead entries, `most` at the most, and says whether there are more.
+    pub(super) fn sweep(&mut self, now: Timestamp, most: usize) -> bool {
+        let is_dead = |orphans: &BTreeSet<(Timestamp, ScopedKey)>| {
+            orphans.first().is_some_and(|(end, _)| *end <= now)
+        };
         for _ in 0..most {
-            match self.orphans.first() {
-                Some((end, _)) if *end <= now => {
-                    if let Some((_, key)) = self.orphans.pop_first() {
-                        self.entries.remove(&key);
-                    }
-                }
-                _ => return,
+            if !is_dead(&self.orphans) {
+                return false;
+            }
+            if let Some((_, key)) = self.orphans.pop_first() {
+                self.entries.remove(&key);
             }
         }
+        is_dead(&self.orphans)
     }
 
     #[cfg(test)]

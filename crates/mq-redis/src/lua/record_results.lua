@@ -25,14 +25,18 @@ for i = 2, #ARGV, 7 do
     if row and row_status(row) == 'p' then
       local exit = flags % 2 == 1 and ARGV[i + 6] or nil
       local reason = flags >= 2 and ARGV[i + 5] or nil
-      call('HSET', rows, key, settled_row(row, outcome, reason, exit))
-      call('ZREM', of_rows('pending', id, manifest), key)
-      flow.pending = flow.pending - 1
-      flow[outcome] = flow[outcome] + 1
-      if not flow.last then order[#order + 1] = id end
-      flow.last = place
-      if outcome == 'f' and not flow.failure then flow.failure, flow.failed_key = place, key end
-      answers[place] = 1
+      -- A row that cannot be read must not stop the others half way.
+      local is_sound, settled = pcall(settled_row, row, outcome, reason, exit)
+      if is_sound then
+        call('HSET', rows, key, settled)
+        call('ZREM', of_rows('pending', id, manifest), key)
+        flow.pending = flow.pending - 1
+        flow[outcome] = flow[outcome] + 1
+        if not flow.last then order[#order + 1] = id end
+        flow.last = place
+        if outcome == 'f' and not flow.failure then flow.failure, flow.failed_key = place, key end
+        answers[place] = 1
+      end
     end
   end
 end

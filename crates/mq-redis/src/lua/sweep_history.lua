@@ -60,7 +60,12 @@ if ceilings.c or ceilings.f or ceilings.x then
   end
 end
 
-for _, field in ipairs(call('ZRANGE', P .. ':orphans', '-inf', now, 'BYSCORE', 'LIMIT', 0, limit)) do
+local orphans = call('ZRANGE', P .. ':orphans', '-inf', now, 'BYSCORE', 'LIMIT', 0, limit + 1)
+if #orphans > limit then
+  more = true
+  orphans[limit + 1] = nil
+end
+for _, field in ipairs(orphans) do
   zrem(P .. ':orphans', field)
   hdel(P .. ':dedupes', field)
 end
