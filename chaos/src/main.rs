@@ -8,6 +8,7 @@ mod clock;
 mod conduct;
 mod event;
 mod fleet;
+mod flows;
 mod log;
 mod plan;
 mod probe;
@@ -49,6 +50,9 @@ enum Role {
     /// The producer's process; started by a run.
     #[command(hide = true)]
     Producer(producer::Options),
+    /// A process that runs flows; started by a run.
+    #[command(hide = true)]
+    FlowWorker(flows::worker::Options),
 }
 
 #[derive(clap::Args)]
@@ -99,6 +103,7 @@ async fn main() -> ExitCode {
     let outcome = match cli.role {
         Some(Role::Worker(options)) => worker::run(options).await.map(|()| true),
         Some(Role::Producer(options)) => producer::run(options).await.map(|()| true),
+        Some(Role::FlowWorker(options)) => flows::worker::run(options).await.map(|()| true),
         None => run(cli.run).await,
     };
     match outcome {

@@ -8,16 +8,22 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use mq_core::layer::StoreLayer;
-use mq_core::{Ack, Acked, Claim, ClaimRequest, Extended, JobId, Lock, Result, Store, StoreError};
+use mq_core::{
+    Ack, Acked, Claim, ClaimRequest, Extended, JobId, Lock, Report, ReportApplied, Result, Store,
+    StoreError,
+};
 
 /// What a store is robbed of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Sabotage {
     /// Any worker's token is taken for the right one.
     TokenCheck,
+    /// Some reports of children are taken, and not recorded. Only of flows.
+    Reports,
 }
 
 impl Sabotage {
@@ -25,6 +31,7 @@ impl Sabotage {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::TokenCheck => "token-check",
+            Self::Reports => "reports",
         }
     }
 }
@@ -98,6 +105,41 @@ impl StoreLayer for AnyToken {
     async fn extend_locks(&self, locks: Vec<Lock>, lock_for: Duration) -> Result<Extended> {
         let locks = locks.into_iter().map(|lock| self.board.open(lock));
         self.inner.extend_locks(locks.collect(), lock_for).await
+    }
+}
+
+/// A parents' store that says of some reports that it has them, and has not.
+pub(crate) struct LostReports {
+    inner: Arc<dyn Store>,
+    calls: AtomicU64,
+}
+
+impl LostReports {
+    pub(crate) fn new(inner: Arc<dyn Store>) -> Self {
+        Self {
+            inner,
+            calls: AtomicU64::new(0),
+        }
+    }
+}
+
+#[mq_core::async_trait]
+impl StoreLayer for LostReports {
+    type Inner = dyn Store;
+
+    fn inner(&self) -> &Self::Inner {
+        &*self.inner
+    }
+
+    async fn record_child_results(&self, reports: Vec<Report>) -> Result<Vec<ReportApplied>> {
+        if self.calls.fetch_add(1, Ordering::Relaxed).is_multiple_of(4) {
+            let taken = ReportApplied {
+                applied: true,
+                parent_settled: false,
+            };
+            return Ok(vec![taken; reports.len()]);
+        }
+        self.inner.record_child_results(reports).await
     }
 }
 

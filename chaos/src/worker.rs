@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mq_core::{Failure, HandlerError, Store, StoreHandle};
+use mq_core::{DefaultStore, Failure, HandlerError, Lock, Store, StoreHandle, StoreName};
 use mq_worker::{JobContext, Worker};
 
 use crate::backend::Backend;
@@ -40,15 +40,15 @@ pub(crate) struct Options {
 /// Works until it is killed.
 pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
     let log = Writer::create(&options.log)?;
-    let inner = open(&options).await;
+    let inner = open(&options).await?;
     let lock = Duration::from_millis(options.lock);
     let _worker = start(inner, log, lock, options.concurrency).await?;
     std::future::pending().await
 }
 
 /// Opens the store, robbed of what it is to lack.
-async fn open(options: &Options) -> Arc<dyn Store> {
-    match (options.sabotage, options.store) {
+async fn open(options: &Options) -> anyhow::Result<Arc<dyn Store>> {
+    Ok(match (options.sabotage, options.store) {
         (None, store) => store.open_patiently(&options.url).await,
         (Some(Sabotage::TokenCheck), Backend::Redis) => {
             // It is this process's first store.
@@ -59,7 +59,10 @@ async fn open(options: &Options) -> Arc<dyn Store> {
             inner: Backend::Pg.open_patiently(&options.url).await,
             board: Board::new(&options.board),
         }),
-    }
+        (Some(Sabotage::Reports), _) => {
+            anyhow::bail!("only flows have reports: say --flows, too")
+        }
+    })
 }
 
 /// Starts a worker that writes down what it does.
@@ -73,7 +76,7 @@ pub(crate) async fn start(
         inner,
         log: log.clone(),
     });
-    let worker = Worker::builder(bind(probe).await)
+    let worker = Worker::builder(bind::<DefaultStore>(probe).await)
         .register(move |work: Work, context: JobContext| handle_one(work, context, log.clone()))
         .lock_duration(lock)
         .stalled_interval(lock / 4)
@@ -83,7 +86,8 @@ pub(crate) async fn start(
     Ok(worker.start().await?)
 }
 
-async fn bind(store: Arc<dyn Store>) -> StoreHandle {
+/// Binds a store to the name `S`; it may be down at the moment.
+pub(crate) async fn bind<S: StoreName>(store: Arc<dyn Store>) -> StoreHandle<S> {
     loop {
         match StoreHandle::bind_shared(Arc::clone(&store)).await {
             Ok(handle) => return handle,
@@ -98,7 +102,7 @@ async fn handle_one(
     context: JobContext,
     log: Writer,
 ) -> Result<(), HandlerError<Failure>> {
-    let _run = Run::begin(log, probe::held(context.lock()));
+    let _run = Run::begin(log, context.lock());
     tokio::time::sleep(Duration::from_millis(work.takes)).await;
     match work.kind {
         Kind::Flaky if context.attempt() == 1 => {
@@ -110,13 +114,15 @@ async fn handle_one(
 }
 
 /// A handler at work: its end is written down even if it is dropped.
-struct Run {
+pub(crate) struct Run {
     log: Writer,
     held: Held,
 }
 
 impl Run {
-    fn begin(log: Writer, held: Held) -> Self {
+    /// Writes its begin down.
+    pub(crate) fn begin(log: Writer, lock: &Lock) -> Self {
+        let held = probe::held(lock);
         log.write(&Event::Started {
             at: Instant::now(),
             held: held.clone(),
