@@ -109,15 +109,21 @@ impl Server {
     /// # Errors
     /// If the server does not answer.
     pub async fn logged_scripts(&self) -> anyhow::Result<ScriptTimes> {
-        type Entry = (u64, u64, u64, Vec<String>, String, String);
+        type Entry = (u64, u64, u64, Vec<Vec<u8>>, String, String);
         let mut connection = self.connection.clone();
         let mut get = redis::cmd("SLOWLOG");
         get.arg("GET").arg(-1);
         let entries: Vec<Entry> = get.query_async(&mut connection).await?;
         let mut times: Vec<(f64, String)> = entries
             .into_iter()
-            .filter(|(_, _, _, command, ..)| command.first().is_some_and(|name| name == "EVALSHA"))
-            .map(|(_, _, micros, command, ..)| (micros as f64 / 1e3, command.join(" ")))
+            .filter(|(_, _, _, command, ..)| command.first().is_some_and(|name| name == b"EVALSHA"))
+            .map(|(_, _, micros, command, ..)| {
+                let command = command.join(&b' ');
+                (
+                    micros as f64 / 1e3,
+                    String::from_utf8_lossy(&command).into_owned(),
+                )
+            })
             .collect();
         times.sort_unstable_by(|(one, _), (other, _)| one.total_cmp(other));
         let sorted: Vec<f64> = times.iter().map(|(time, _)| *time).collect();
