@@ -93,10 +93,11 @@ pub struct SettledRun<'a> {
     pub job: &'a JobRecord,
     /// The lock the run held.
     pub lock: &'a Lock,
-    /// What the store was told.
+    /// How it ended, as the store was told.
     pub outcome: &'a AckOutcome,
-    /// What it answered. Not applied means that an earlier try had landed,
-    /// whose answer was lost.
+    /// What it answered. Not applied means that the store knew already: an
+    /// earlier try had landed, whose answer was lost, or the handler completed
+    /// the job inside a transaction of its own.
     pub acked: Acked,
 }
 

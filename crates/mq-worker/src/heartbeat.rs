@@ -10,6 +10,7 @@ use tracing::error;
 use crate::backoff::Backoff;
 use crate::run::{Run, StopReason};
 use crate::runtime::Shared;
+use crate::settled;
 
 /// How many locks one call extends.
 const PAGE: usize = 1_000;
@@ -55,7 +56,7 @@ async fn beat(shared: &Shared) -> Result<()> {
         // Later, the locks are better tried to be extended again.
         let patience = shared.options.lock_duration / 3;
         let extended = link.call_within(patience, "extend_locks", call).await?;
-        heed(shared, &page, &extended);
+        heed(shared, &page, &extended).await;
     }
     Ok(())
 }
@@ -72,15 +73,26 @@ fn page(runs: &mut Vec<Arc<Run>>) -> Vec<Arc<Run>> {
 
 /// Does what the answer asks for, to the runs that were asked about: by now,
 /// another run of the same job may be held.
-fn heed(shared: &Shared, page: &[Arc<Run>], extended: &Extended) {
+async fn heed(shared: &Shared, page: &[Arc<Run>], extended: &Extended) {
     if extended.lost.is_empty() && extended.cancel_requested.is_empty() {
         return;
     }
     let runs: HashMap<&JobId, &Arc<Run>> = page.iter().map(|run| (&run.job.id, run)).collect();
     // Of a run that has ended, the answer to its ack decides.
     let running = |id| runs.get(id).filter(|run| !run.has_ended());
-    for run in extended.lost.iter().filter_map(running) {
-        shared.lock_lost(run);
+    let lost: Vec<&Arc<Run>> = extended.lost.iter().filter_map(running).copied().collect();
+    // A run that ended by a transaction of its handler's holds no lock, and
+    // does no harm. Without an answer the worst is assumed.
+    let completed = match lost.as_slice() {
+        [] => HashSet::new(),
+        lost => settled::completed(shared, lost).await.unwrap_or_default(),
+    };
+    for run in lost {
+        if completed.contains(&run.job.id) {
+            run.lose();
+        } else {
+            shared.lock_lost(run);
+        }
     }
     for run in extended.cancel_requested.iter().filter_map(running) {
         run.stop(StopReason::Cancel);

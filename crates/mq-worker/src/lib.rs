@@ -28,6 +28,7 @@ mod panic;
 mod registry;
 mod run;
 mod runtime;
+mod settled;
 mod shutdown;
 mod slots;
 mod stats;

@@ -15,6 +15,7 @@ use crate::outcome::defect_exit;
 use crate::panic;
 use crate::run::Run;
 use crate::runtime::Shared;
+use crate::settled;
 
 /// Notes the answers, and returns what has none, or another thing to say.
 pub(super) async fn note(
@@ -32,6 +33,16 @@ pub(super) async fn note(
         };
         let run = &pending.run;
         match (answer, &pending.say) {
+            (Ok(acked), Say::Ack(outcome)) if !acked.applied && !completes(outcome) => {
+                let ended = settled::completed(shared, &[run]).await;
+                // What counts is what the handler told the store, whatever it
+                // came to afterwards.
+                if ended.is_ok_and(|ended| !ended.is_empty()) {
+                    landed(shared, run, &AckOutcome::Complete { exit: None }, acked);
+                } else {
+                    landed(shared, run, outcome, acked);
+                }
+            }
             (Ok(acked), Say::Ack(outcome)) => landed(shared, run, outcome, acked),
             (Ok(_), Say::Release) => shared.counters.released.one(),
             // No job is removed while it runs: it ended first, and by this ack
@@ -94,6 +105,10 @@ async fn had_landed(shared: &Shared, run: &Run, outcome: &AckOutcome) -> Result<
             && attempt.started_at == run.job.processed_at
             && attempt.outcome == recorded_as(outcome)
     }))
+}
+
+fn completes(outcome: &AckOutcome) -> bool {
+    matches!(outcome, AckOutcome::Complete { .. })
 }
 
 /// What an ack is called in the ledger.
