@@ -7,7 +7,6 @@ use futures::future::BoxFuture;
 
 use super::core::positional;
 use super::{Client, ClientError, ClientResult, Detached, JobHandle, Outcome, Request};
-use crate::error::StoreError;
 use crate::job::{Job, SameStoreAs};
 use crate::record::NewJob;
 use crate::store::{Enqueued, StoreName};
@@ -75,7 +74,7 @@ impl<S: StoreName> Client<S> {
         let answers = self.core.store.enqueue_many(jobs).await?;
         positional(count, Ok(answers.into_iter().map(Ok)))
             .into_iter()
-            .map(|answer| self.taken_up(answer))
+            .map(|answer| self.accepted(answer?))
             .collect()
     }
 
@@ -94,12 +93,25 @@ impl<S: StoreName> Client<S> {
         self.enqueue(job).await?.result().await
     }
 
-    fn taken_up<J: Job>(&self, answer: Result<Enqueued, StoreError>) -> ClientResult<JobHandle<J>> {
+    /// A handle on a job that the store was given past this client, from what
+    /// it answered: for stores that take jobs in ways of their own, inside a
+    /// transaction for instance.
+    ///
+    /// # Errors
+    /// `IdTaken` if the id belongs to another kind of job.
+    pub fn accepted<J: Job>(&self, answer: Enqueued) -> ClientResult<JobHandle<J>>
+    where
+        S: SameStoreAs<J::Store>,
+    {
+        self.taken_up(answer)
+    }
+
+    fn taken_up<J: Job>(&self, answer: Enqueued) -> ClientResult<JobHandle<J>> {
         let Enqueued {
             id,
             name,
             duplicate,
-        } = answer?;
+        } = answer;
         if name.as_str() != J::NAME {
             return Err(ClientError::IdTaken { id, name });
         }
@@ -119,41 +131,46 @@ where
 
     fn into_future(self) -> Self::IntoFuture {
         let client = self.via;
-        let job = self.into_new_job();
-        Box::pin(async move { client.taken_up(client.core.enqueue(job?).await) })
+        let job = self.checked();
+        Box::pin(async move { client.taken_up(client.core.enqueue(job?).await?) })
     }
 }
 
 /// What [`Client::enqueue_many`] takes: a job, or a [`Request`] for one.
-pub trait IntoRequest: sealed::IntoNewJob {
+pub trait IntoRequest: sealed::Sealed {
     /// The kind of job.
     type Job: Job;
+
+    /// The request as stores take it, for those that take jobs in ways of
+    /// their own.
+    ///
+    /// # Errors
+    /// `Encode`; `Store` with `InvalidInput` if its id breaks a rule.
+    fn into_new_job(self) -> ClientResult<NewJob>;
 }
 
 impl<J: Job> IntoRequest for J {
     type Job = J;
+
+    fn into_new_job(self) -> ClientResult<NewJob> {
+        Request::new(self).checked()
+    }
 }
 
 impl<J: Job, T> IntoRequest for Request<J, Detached, T> {
     type Job = J;
+
+    fn into_new_job(self) -> ClientResult<NewJob> {
+        self.checked()
+    }
 }
 
 mod sealed {
     use super::*;
 
-    pub trait IntoNewJob {
-        fn into_new_job(self) -> ClientResult<NewJob>;
-    }
+    pub trait Sealed {}
 
-    impl<J: Job> IntoNewJob for J {
-        fn into_new_job(self) -> ClientResult<NewJob> {
-            Request::new(self).into_new_job()
-        }
-    }
+    impl<J: Job> Sealed for J {}
 
-    impl<J: Job, T> IntoNewJob for Request<J, Detached, T> {
-        fn into_new_job(self) -> ClientResult<NewJob> {
-            Request::into_new_job(self)
-        }
-    }
+    impl<J: Job, T> Sealed for Request<J, Detached, T> {}
 }

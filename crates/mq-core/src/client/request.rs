@@ -151,7 +151,7 @@ impl<J: Job, V, T> Request<J, V, T> {
     }
 
     /// The request as stores take it.
-    pub(super) fn into_new_job(self) -> ClientResult<NewJob> {
+    pub(super) fn checked(self) -> ClientResult<NewJob> {
         let job = self.parts?;
         if let (true, Some(id)) = (self.explicit_id, &job.id) {
             validate::chosen_job_id(id)?;
