@@ -1,8 +1,8 @@
 //! The Postgres store of mq, on diesel-async.
 //!
-//! Jobs live beside the program's own data: [`PgStore::enqueue_in`] enqueues
-//! inside the program's own transaction, and [`schema`] lets it read and join
-//! jobs with the diesel DSL.
+//! Jobs live beside the program's own data: [`PgClient`] enqueues and completes
+//! jobs inside the program's own transactions, and [`schema`] lets it read and
+//! join jobs with the diesel DSL.
 //!
 //! ```no_run
 //! use mq_core::{EnqueueOps, JobSpec, NewJob, RawJson};
@@ -18,6 +18,7 @@
 //! ```
 
 mod admin;
+mod client;
 mod enqueue;
 mod error;
 mod flow;
@@ -33,5 +34,6 @@ mod store;
 mod terminal;
 mod wake;
 
+pub use client::PgClient;
 pub use migrate::MIGRATIONS;
 pub use store::{PgStore, PgStoreBuilder, Wake};

@@ -8,6 +8,7 @@
 use mq_core::{JobId, Result};
 
 use crate::pool::{Failure, Transaction};
+use crate::statement::Statement;
 use crate::store::Inner;
 
 /// Files the jobs of `ended` as finished, trims their ledgers and reports to
@@ -109,6 +110,41 @@ macro_rules! remove {
 }
 pub(crate) use remove;
 
+/// Picks out of finished jobs those that can be deleted without waiting, as
+/// `doomed`, and locks them. A dedupe key's entry is locked before its job's
+/// row, as an enqueue under the key does, and one that another transaction
+/// holds keeps its job for now: a program's transaction may hold it, and wait
+/// for this one next.
+macro_rules! removable {
+    ($jobs:literal) => {
+        concat!(
+            "freeable AS MATERIALIZED (
+                SELECT k.job_id
+                FROM ",
+            $jobs,
+            " c JOIN $mq_job j ON j.id = c.job_id
+                    JOIN $mq_dedupe k
+                        ON k.name = j.name AND k.key = j.dedupe_key AND k.job_id = j.id
+                ORDER BY k.name, k.key
+                FOR UPDATE OF k SKIP LOCKED
+            ),
+            doomed AS MATERIALIZED (
+                SELECT f.job_id
+                FROM ",
+            $jobs,
+            " c JOIN $mq_finished f ON f.job_id = c.job_id
+                    JOIN $mq_job j ON j.id = c.job_id
+                WHERE c.job_id IN (SELECT job_id FROM freeable) OR NOT EXISTS (
+                    SELECT FROM $mq_dedupe k
+                    WHERE k.name = j.name AND k.key = j.dedupe_key AND k.job_id = j.id)
+                ORDER BY f.job_id
+                FOR UPDATE OF f SKIP LOCKED
+            )"
+        )
+    };
+}
+pub(crate) use removable;
+
 /// Whether a finished job `f` is spared by automatic retention: it was watched
 /// and ended less than a minute ago, or its children have yet to be cancelled.
 macro_rules! is_spared {
@@ -185,11 +221,9 @@ const PRUNE: &str = concat!(
         ORDER BY finished_at, seq
         LIMIT $3
     ),
-    doomed AS MATERIALIZED (
-        SELECT f.job_id FROM candidates c JOIN $mq_finished f ON f.job_id = c.job_id
-        ORDER BY f.job_id
-        FOR UPDATE OF f SKIP LOCKED
-    ),
+    ",
+    removable!("candidates"),
+    ",
     ",
     remove!(),
     "
@@ -206,9 +240,17 @@ impl Inner {
         most: u32,
     ) -> Result<u32, Failure> {
         let ids: Vec<&str> = finished.iter().map(|id| id.as_str()).collect();
-        let statement = self.timed(PRUNE).bind(ids).bind(most);
-        let rows = transaction.rows(&statement).await?;
+        let rows = transaction.rows(&self.prune_statement(ids, most)).await?;
         let removed = crate::rows::read_one(&rows, |columns| columns.number())?;
         Ok(u32::try_from(removed).unwrap_or(u32::MAX))
+    }
+
+    /// Applies the `keep` of these jobs, which its transaction has finished.
+    pub(crate) fn prune_statement<'a>(
+        &'a self,
+        finished: Vec<&'a str>,
+        most: u32,
+    ) -> Statement<'a> {
+        self.timed(PRUNE).bind(finished).bind(most)
     }
 }

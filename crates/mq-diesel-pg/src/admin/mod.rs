@@ -54,12 +54,30 @@ const PROMOTE: &str = concat!(
 );
 
 /// Removes a job in a state in which it may be, and tells whether it was watched.
+///
+/// The entry of its dedupe key is locked first, as by an enqueue under the key
+/// that replaces the job.
 const REMOVE: &str = concat!(
     "WITH ",
     clock!(),
-    ", ready AS (SELECT job_id, watched FROM $mq_ready WHERE job_id = $2 FOR UPDATE),
-    delayed AS (SELECT job_id, watched FROM $mq_delayed WHERE job_id = $2 FOR UPDATE),
-    finished AS (SELECT job_id, watched FROM $mq_finished WHERE job_id = $2 FOR UPDATE),
+    ", entry AS MATERIALIZED (
+        SELECT FROM $mq_job j JOIN $mq_dedupe k
+            ON k.name = j.name AND k.key = j.dedupe_key AND k.job_id = j.id
+        WHERE j.id = $2
+        FOR UPDATE OF k
+    ),
+    ready AS (
+        SELECT job_id, watched FROM $mq_ready
+        WHERE job_id = $2 AND (SELECT count(*) FROM entry) >= 0 FOR UPDATE
+    ),
+    delayed AS (
+        SELECT job_id, watched FROM $mq_delayed
+        WHERE job_id = $2 AND (SELECT count(*) FROM entry) >= 0 FOR UPDATE
+    ),
+    finished AS (
+        SELECT job_id, watched FROM $mq_finished
+        WHERE job_id = $2 AND (SELECT count(*) FROM entry) >= 0 FOR UPDATE
+    ),
     doomed AS MATERIALIZED (
         SELECT * FROM ready UNION ALL SELECT * FROM delayed UNION ALL SELECT * FROM finished
     ),

@@ -8,7 +8,7 @@ use crate::pool::{Failure, Transaction};
 use crate::rows::{read_all, read_one};
 use crate::statement::clock;
 use crate::store::Inner;
-use crate::terminal::{is_spared, remove};
+use crate::terminal::{is_spared, removable, remove};
 
 /// Locks finished jobs that the sweep has to look at, the longest due first,
 /// and tells whether each is spared, and whether it is past its age.
@@ -94,12 +94,9 @@ const CEILING: &str = concat!(
         ORDER BY old.finished_at, old.seq
         LIMIT $2 + 1
     ),
-    doomed AS MATERIALIZED (
-        SELECT f.job_id FROM (SELECT job_id FROM past LIMIT $2) AS p
-            JOIN $mq_finished f ON f.job_id = p.job_id
-        ORDER BY f.job_id
-        FOR UPDATE OF f SKIP LOCKED
-    ),
+    ",
+    removable!("(SELECT job_id FROM past LIMIT $2)"),
+    ",
     ",
     remove!(),
     " SELECT count(*), (SELECT count(*) FROM past) > $2 FROM removed"

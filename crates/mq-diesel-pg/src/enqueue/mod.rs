@@ -174,12 +174,8 @@ impl Inner {
         let mut answers = Vec::with_capacity(requests.len());
         let mut words = std::collections::BTreeSet::new();
         for mut chunk in insert::chunks(requests) {
-            words.extend(
-                insert::queues(&chunk)
-                    .into_iter()
-                    // Even this handle hears of it only when it is there.
-                    .map(|told| word("-", &Topic::Queue(told.queue))),
-            );
+            let queues = insert::queues(&chunk);
+            let before = answers.len();
             let mut executor = Executor::Theirs(connection);
             answers.extend(match chunk.as_mut_slice() {
                 [request] if request.job.dedupe.is_some() => {
@@ -187,12 +183,20 @@ impl Inner {
                 }
                 _ => self.insert_chunk(&mut executor, &mut chunk).await?,
             });
+            let told = queues.into_iter().zip(&answers[before..]);
+            words.extend(
+                told.filter(|(told, answer)| told.even_if_duplicate || !answer.duplicate)
+                    // Even this handle hears of it only when it is there.
+                    .map(|(told, _)| word("-", &Topic::Queue(told.queue))),
+            );
         }
-        let notify = self
-            .statement(NOTIFY)
-            .bind(&*self.channel)
-            .bind(words.iter().map(String::as_str).collect::<Vec<_>>());
-        Executor::Theirs(connection).rows(&notify).await?;
+        if !words.is_empty() {
+            let notify = self
+                .statement(NOTIFY)
+                .bind(&*self.channel)
+                .bind(words.iter().map(String::as_str).collect::<Vec<_>>());
+            Executor::Theirs(connection).rows(&notify).await?;
+        }
         Ok(answers)
     }
 

@@ -91,9 +91,9 @@ const ACK: &str = concat!(
 );
 
 /// An ack in its place.
-struct Placed<'a> {
-    place: usize,
-    ack: &'a Ack,
+pub(super) struct Placed<'a> {
+    pub(super) place: usize,
+    pub(super) ack: &'a Ack,
 }
 
 impl Inner {
@@ -261,7 +261,11 @@ impl Inner {
         Ok(ended)
     }
 
-    fn ack_statement<'a>(&'a self, acks: &[&'a Placed<'_>], with_keeps: bool) -> Statement<'a> {
+    pub(super) fn ack_statement<'a>(
+        &'a self,
+        acks: &[&'a Placed<'_>],
+        with_keeps: bool,
+    ) -> Statement<'a> {
         let locks = || acks.iter().map(|placed| &placed.ack.lock);
         let outcomes = || acks.iter().map(|placed| &placed.ack.outcome);
         let how = |outcome: &AckOutcome| match outcome {

@@ -2,6 +2,7 @@
 
 mod ack;
 mod claim;
+mod complete;
 mod corrupt;
 mod fan_out;
 mod limits;
