@@ -24,5 +24,9 @@ pub mod redis {}
 #[doc = include_str!("../docs/postgres.md")]
 pub mod postgres {}
 
+#[cfg(feature = "diesel-pg")]
+#[doc = include_str!("../docs/transactions.md")]
+pub mod transactions {}
+
 #[doc = include_str!("../docs/architecture.md")]
 pub mod architecture {}

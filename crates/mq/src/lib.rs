@@ -5,6 +5,7 @@
 //! [schedules]: guide::schedules
 //! [redis]: guide::redis
 //! [postgres]: guide::postgres
+//! [transactions]: guide::transactions
 //! [flows]: guide::flows
 //! [architecture]: guide::architecture
 #![doc = include_str!("../README.md")]
