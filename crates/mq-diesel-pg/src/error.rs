@@ -47,6 +47,30 @@ pub(crate) fn is_unique_violation(error: &Error) -> bool {
     )
 }
 
+/// Whether an error says that a statement was prepared in another session, or
+/// another statement in this one.
+pub(crate) fn is_of_another_session(error: &Error) -> bool {
+    let Error::DatabaseError(_, info) = error else {
+        return false;
+    };
+    let message = info.message();
+    message.starts_with("prepared statement \"")
+        || message.starts_with("bind message supplies")
+        || message.contains("not allowed in statement pooling mode")
+}
+
+/// Connections do not keep their sessions.
+pub(crate) fn no_sessions(server: &str, source: Option<Error>) -> StoreError {
+    StoreError::Backend {
+        message: format!(
+            "Postgres at {server} is behind a pooler in transaction mode, where a session's \
+             settings, its prepared statements and LISTEN do not last: use the pooler in session \
+             mode (pool_mode = session in PgBouncer), or a URL that leads past it"
+        ),
+        source: source.map(Cause::new),
+    }
+}
+
 fn is_shutdown(message: &str) -> bool {
     const SHUTDOWNS: [&str; 4] = [
         "terminating connection",
@@ -73,6 +97,9 @@ pub(crate) fn of_statement(error: Error, server: &str, time_out: Option<Duration
         Error::DatabaseError(_, info) => info.message().to_owned(),
         other => other.to_string(),
     };
+    if is_of_another_session(&error) {
+        return no_sessions(server, Some(error));
+    }
     if fate(&error) != Fate::Final {
         return transient(format!("Postgres at {server}: {message}"), error);
     }

@@ -25,6 +25,7 @@ mod flow;
 mod inspect;
 mod migrate;
 mod pool;
+mod pooler;
 mod rows;
 mod run;
 mod schedule;

@@ -184,6 +184,11 @@ impl<'a> Connection<'a> {
         }
     }
 
+    /// Runs a command that has no values and no rows.
+    pub(crate) async fn execute(&mut self, command: &str) -> QueryResult<()> {
+        self.inner.batch_execute(command).await
+    }
+
     /// Begins a transaction.
     pub(crate) async fn begin(mut self) -> Result<Transaction<'a>, Failure> {
         // Whoever drops this future may leave one open.

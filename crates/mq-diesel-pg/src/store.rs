@@ -237,7 +237,8 @@ impl PgStoreBuilder {
     ///
     /// # Errors
     /// `Unavailable` if the server cannot be reached; `Backend` if its tables
-    /// are missing or of another version, naming the remedy.
+    /// are missing or of another version, or if statements go through a pooler
+    /// in transaction mode, naming the remedy.
     pub async fn open(self) -> Result<PgStore> {
         migrate::check_schema(&self.schema)?;
         let connections = self.connections().await?;
@@ -260,6 +261,7 @@ impl PgStoreBuilder {
             meets_keeps: AtomicBool::new(false),
         });
         migrate::check(&inner, &self.schema).await?;
+        inner.check_sessions().await?;
         Ok(PgStore::of(inner))
     }
 

@@ -8,25 +8,31 @@ use xshell::{Shell, cmd};
 
 use super::server::Service;
 
-/// Has the program of the service installed.
+/// Has the programs of the service installed; with Postgres a pooler before it.
 pub(super) fn ensure(shell: &Shell, service: Service) -> anyhow::Result<()> {
-    let (found, package) = match service {
+    let programs = match service {
         Service::Redis | Service::RedisDurable | Service::RedisCluster => {
-            (programs::redis(), "redis-server")
+            vec![(programs::redis(), "redis-server")]
         }
-        Service::Postgres => (programs::postgres(), "postgresql"),
-    };
-    let Err(missing) = found else {
-        return Ok(());
+        Service::Postgres => vec![
+            (programs::postgres(), "postgresql"),
+            (programs::pgbouncer(), "pgbouncer"),
+        ],
     };
     let variable = service.variable();
-    if !can_install(shell) {
-        bail!("{missing}, or name a server of your own in {variable}, or see compose.yaml");
+    for (found, package) in programs {
+        let Err(missing) = found else {
+            continue;
+        };
+        if !can_install(shell) {
+            bail!("{missing}, or name a server of your own in {variable}, or see compose.yaml");
+        }
+        eprintln!("{missing}\ninstalling it");
+        install(shell, package).with_context(|| {
+            format!("cannot install {package}; name a server of your own in {variable} instead")
+        })?;
     }
-    eprintln!("{missing}\ninstalling it");
-    install(shell, package).with_context(|| {
-        format!("cannot install {package}; name a server of your own in {variable} instead")
-    })
+    Ok(())
 }
 
 /// Whether this is Debian or its kin, and root asks.

@@ -1,4 +1,5 @@
-//! Throw-away servers for tests: Redis, a Redis Cluster, Postgres.
+//! Throw-away servers for tests: Redis, a Redis Cluster, Postgres, and a
+//! PgBouncer before one.
 //!
 //! Each runs on a free port of the loopback interface, with its data in a folder
 //! of the caller's choice, and is ready when `start` returns. It ends when it is
@@ -19,6 +20,7 @@
 mod account;
 mod cluster;
 mod error;
+mod pgbouncer;
 mod port;
 mod postgres;
 mod process;
@@ -29,6 +31,7 @@ mod settings;
 
 pub use cluster::RedisCluster;
 pub use error::ServerError;
+pub use pgbouncer::{PgBouncer, PoolMode, Upstream};
 pub use postgres::Postgres;
 pub use process::{End, Process};
 pub use redis::Redis;

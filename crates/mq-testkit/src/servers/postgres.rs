@@ -224,7 +224,7 @@ impl Postgres {
 }
 
 /// A folder for the data that the account can reach: this one, or a temporary one.
-fn prepare(
+pub(super) fn prepare(
     folder: &Path,
     account: Option<Account>,
 ) -> Result<(PathBuf, Option<TempDir>), ServerError> {
@@ -245,7 +245,7 @@ fn prepare(
         return Ok((elsewhere.path().to_owned(), Some(elsewhere)));
     }
     Err(ServerError::new(format!(
-        "the account that Postgres runs under can reach neither {} nor {}",
+        "the account that servers run under can reach neither {} nor {}",
         folder.display(),
         elsewhere.path().display()
     )))

@@ -5,7 +5,12 @@ use std::path::{Path, PathBuf};
 use super::ServerError;
 
 /// Folders that PATH may lack although package managers install there.
-const FOLDERS: [&str; 3] = ["/usr/bin", "/usr/local/bin", "/opt/homebrew/bin"];
+const FOLDERS: [&str; 4] = [
+    "/usr/bin",
+    "/usr/sbin",
+    "/usr/local/bin",
+    "/opt/homebrew/bin",
+];
 
 /// Folders that hold a folder per version of Postgres, the beginning of its
 /// name, and what leads from there to the programs.
@@ -33,6 +38,22 @@ pub fn redis() -> Result<PathBuf, ServerError> {
             ServerError::new(
                 "no redis-server in PATH: install it \
                  (apt-get install redis-server, dnf install redis, brew install redis)",
+            )
+        })
+}
+
+/// The program of PgBouncer.
+///
+/// # Errors
+/// If there is none; the message says how to install it.
+pub fn pgbouncer() -> Result<PathBuf, ServerError> {
+    folders()
+        .map(|folder| folder.join("pgbouncer"))
+        .find(|path| path.is_file())
+        .ok_or_else(|| {
+            ServerError::new(
+                "no pgbouncer in PATH: install it \
+                 (apt-get install pgbouncer, dnf install pgbouncer, brew install pgbouncer)",
             )
         })
 }
