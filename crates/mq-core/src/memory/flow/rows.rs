@@ -63,6 +63,14 @@ pub(super) struct Sweep {
     pub(super) number: u64,
 }
 
+impl Sweep {
+    /// Whether the age has passed since then. Compared as time that has passed:
+    /// as instants, every age would be over once the clock stands at the last.
+    pub(super) fn is_over(&self, since: Timestamp) -> bool {
+        self.now >= since && self.now.since(since) >= self.age
+    }
+}
+
 /// When a flow has something to look after.
 pub(super) enum NextWork {
     AtOnce,
@@ -254,7 +262,7 @@ impl Flow {
             return Some(key);
         }
         let (armed, key) = self.armed.first()?;
-        let due = armed.sweep < sweep.number && armed.at.saturating_add(sweep.age) <= sweep.now;
+        let due = armed.sweep < sweep.number && sweep.is_over(armed.at);
         due.then_some(key)
     }
 

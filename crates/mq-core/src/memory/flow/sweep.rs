@@ -107,7 +107,7 @@ impl Rotation {
         let Some((since, slot)) = self.resting.first().copied() else {
             return false;
         };
-        let due = since.saturating_add(sweep.age) <= sweep.now;
+        let due = sweep.is_over(since);
         if due && let Some(flow) = jobs[slot].flow_mut() {
             self.line_up(slot, flow);
         }

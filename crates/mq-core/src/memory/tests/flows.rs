@@ -5,7 +5,7 @@ use crate::id::{ChildKey, JobId, LockToken};
 use crate::memory::MemoryStore;
 use crate::record::{FlowChild, JobState, NewJob, Report, ReportOutcome};
 use crate::store::{Ack, AckOutcome, AdminOps, EnqueueOps, FlowOps, InspectOps, Lock, RunOps};
-use crate::time::ManualClock;
+use crate::time::{ManualClock, Timestamp};
 use std::time::Duration;
 
 fn children(keys: impl IntoIterator<Item = String>) -> Vec<FlowChild> {
@@ -153,4 +153,23 @@ async fn a_run_that_ends_in_a_page_with_a_fan_out_ends_first() {
         seq(1) < seq(0),
         "the fan-out, which a cancel raced, ended last"
     );
+}
+
+#[tokio::test]
+async fn at_the_last_instant_rows_rest_like_at_any_other() {
+    let (store, clock) = store();
+    let (open, _) = parked(&store, "a", 3).await;
+    let (closed, _) = parked(&store, "a", 3).await;
+    store.cancel(&closed).await.unwrap();
+    clock.set(Timestamp::MAX);
+    assert_eq!(drain(&store, &clock).await, (3, 3, 1));
+    assert_eq!(drain(&store, &clock).await, (0, 0, 1));
+    // Parked when no age can pass any more.
+    let (late, _) = parked(&store, "b", 3).await;
+    assert_eq!(drain(&store, &clock).await, (0, 0, 1));
+    store.cancel(&late).await.unwrap();
+    assert_eq!(drain(&store, &clock).await, (0, 3, 1));
+    assert_eq!(drain(&store, &clock).await, (0, 0, 1));
+    store.cancel(&open).await.unwrap();
+    assert_eq!(drain(&store, &clock).await, (0, 3, 1));
 }
