@@ -3,6 +3,8 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::Poll;
 use std::time::Duration;
 
 use futures::StreamExt;
@@ -10,7 +12,7 @@ use futures::future::join_all;
 use futures::stream::poll_fn;
 use mq_core::validate::MAX_BATCH;
 use mq_core::{FlowChild, StoreError, StoreKey, async_trait};
-use mq_worker::MaintenanceTask;
+use mq_worker::{MaintenanceTask, Pulse};
 use tokio::sync::{Mutex, mpsc};
 use tokio::time::sleep;
 use tracing::{debug, warn};
@@ -105,14 +107,26 @@ impl MaintenanceTask for FanOuts {
         "fan-outs"
     }
 
-    /// One round for the worker's whole life.
+    fn pulse(&self) -> Option<Pulse> {
+        Some(self.hub.fanned_out.clone())
+    }
+
+    /// Ends when nothing has landed that is not enqueued. Those that land while
+    /// others are under way do not wait for them.
     async fn round(&self) -> Result<Duration, StoreError> {
         let mut landed = self.landed.lock().await;
-        poll_fn(|context| landed.poll_recv(context))
-            .for_each_concurrent(AT_A_TIME, |fan_out| async move {
-                self.enqueue(&fan_out).await;
-            })
-            .await;
+        let under_way = AtomicUsize::new(0);
+        poll_fn(|context| match landed.poll_recv(context) {
+            Poll::Pending if under_way.load(Ordering::SeqCst) == 0 => Poll::Ready(None),
+            next => next,
+        })
+        .inspect(|_| _ = under_way.fetch_add(1, Ordering::SeqCst))
+        .for_each_concurrent(AT_A_TIME, |fan_out| async {
+            self.enqueue(&fan_out).await;
+            drop(fan_out);
+            under_way.fetch_sub(1, Ordering::SeqCst);
+        })
+        .await;
         Ok(self.hub.interval())
     }
 }

@@ -37,6 +37,8 @@ pub(crate) struct Hub {
     interval: RwLock<Duration>,
     /// Makes the sweeper begin at once.
     pub(crate) sweep: Pulse,
+    /// Makes the children of landed fan-outs be enqueued at once.
+    pub(crate) fanned_out: Pulse,
     fan_outs: mpsc::UnboundedSender<FanOut>,
 }
 
@@ -52,6 +54,7 @@ impl Hub {
             stores: RwLock::default(),
             interval: RwLock::new(INTERVAL),
             sweep: Pulse::new(),
+            fanned_out: Pulse::new(),
             fan_outs,
         };
         (hub, landed)
@@ -87,6 +90,7 @@ impl Hub {
     pub(crate) fn landed(&self, fan_out: FanOut) {
         // Nobody listens once the worker has stopped: that is what sweepers are for.
         let _ = self.fan_outs.send(fan_out);
+        self.fanned_out.send();
     }
 
     /// A report may be in this store's outbox.
