@@ -7,10 +7,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mq_core::{
-    DefaultStore, HandlerError, Job, JobName, QueueName, SameStoreAs, Store, StoreHandle,
-    StoreName, Timestamp, WorkerId, WorkerRecord, validate,
+    Clock, DefaultStore, HandlerError, Job, JobName, ManualClock, QueueName, SameStoreAs, Store,
+    StoreHandle, StoreName, Timestamp, WorkerId, WorkerRecord, validate,
 };
 
+use crate::by_hand::ByHand;
 use crate::context::JobContext;
 use crate::error::StartError;
 use crate::extension::{AfterAck, MaintenanceTask, PhaseRunner, SettledRun};
@@ -302,6 +303,25 @@ impl<S: StoreName> WorkerBuilder<S> {
     /// # Errors
     /// See [`StartError`].
     pub async fn start(self) -> Result<Worker<S>, StartError> {
+        Ok(Worker::spawn(self.parts()?))
+    }
+
+    /// Checks the options and makes a worker that stands still until it is
+    /// driven, for tests: see [`Worker::run_until_idle`]. `clock` is the one
+    /// that its store takes its time from.
+    ///
+    /// # Errors
+    /// See [`StartError`]; `OtherClock` if the store's time is not the clock's.
+    pub async fn start_by_hand(self, clock: ManualClock) -> Result<Worker<S, ByHand>, StartError> {
+        let now = self.store.now().await.map_err(StartError::NoTime)?;
+        let told = clock.now();
+        if now != told {
+            return Err(StartError::OtherClock { now, told });
+        }
+        Ok(Worker::drive(self.parts()?, clock))
+    }
+
+    fn parts(self) -> Result<Parts, StartError> {
         if self.handlers.is_empty() && self.maintenance.is_empty() {
             return Err(StartError::NoHandler);
         }
@@ -319,7 +339,7 @@ impl<S: StoreName> WorkerBuilder<S> {
             started_at: Timestamp::MIN,
             last_seen_at: Timestamp::MIN,
         })?;
-        Ok(Worker::spawn(Parts {
+        Ok(Parts {
             store: self.store,
             id,
             host,
@@ -329,7 +349,7 @@ impl<S: StoreName> WorkerBuilder<S> {
             on_failure: self.on_failure,
             after_ack: self.after_ack,
             maintenance: self.maintenance,
-        }))
+        })
     }
 
     fn served_queues(&self) -> Vec<QueueName> {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use mq_core::{InvalidInput, JobName, QueueName, StoreError};
+use mq_core::{InvalidInput, JobName, QueueName, StoreError, Timestamp};
 
 /// Why a worker does not start. Each names the option or handler and what to
 /// do about it; a store that is out of reach is none of them.
@@ -47,6 +47,21 @@ pub enum StartError {
         /// The rule it breaks.
         rule: DurationRule,
     },
+    /// A worker that is driven by hand moves its store's clock, and this is
+    /// not it.
+    #[error(
+        "the store's time is {now}, and the clock's {told}: give the worker the clock that its store was built with"
+    )]
+    OtherClock {
+        /// The store's time.
+        now: Timestamp,
+        /// The clock's.
+        told: Timestamp,
+    },
+    /// The store does not tell its time, which a worker that is driven by hand
+    /// compares with its clock's.
+    #[error("the store does not tell its time: {0}")]
+    NoTime(StoreError),
 }
 
 /// A rule for durations; printed, it completes the sentence that the option

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mq_core::{
-    Claim, ClaimRequest, LockToken, QueueName, WakeCursor,
+    Claim, ClaimRequest, LockToken, QueueName, Timestamp, WakeCursor,
     validate::{MAX_BATCH, MAX_PAGE_BYTES},
 };
 use tokio::time::{Instant, sleep, sleep_until};
@@ -41,6 +41,16 @@ struct Claimed {
     sent: Instant,
     /// How many jobs were asked for.
     limit: usize,
+}
+
+/// What a single claim came to.
+pub(crate) struct Turn {
+    /// How many jobs it locked.
+    pub(crate) started: usize,
+    /// Where to wait from for more.
+    pub(crate) wake: WakeCursor,
+    /// When more is due, as far as the store knows.
+    pub(crate) next_run_at: Option<Timestamp>,
 }
 
 /// What is known of the queue after a claim.
@@ -90,6 +100,33 @@ impl Fetcher {
             rest = Some(self.rest(&claimed));
             self.start(claimed).await;
         }
+    }
+
+    /// Claims once, and starts what there was; answers nothing if no slot is
+    /// free, or no handler is left. For who drives a worker by hand.
+    pub(crate) async fn turn(&self) -> Option<Turn> {
+        let table = self.shared.registry.now();
+        if table.names.is_empty() || self.is_full() {
+            return None;
+        }
+        let claimed = self.claim(&table).await;
+        let turn = Turn {
+            started: claimed.claim.jobs.len(),
+            wake: claimed.claim.wake,
+            next_run_at: claimed.claim.next_run_at,
+        };
+        self.start(claimed).await;
+        Some(turn)
+    }
+
+    /// Whether every slot is taken.
+    pub(crate) fn is_full(&self) -> bool {
+        self.slots.free() == 0
+    }
+
+    /// Returns once a slot is free.
+    pub(crate) async fn has_a_slot(&self) {
+        self.slots.wait_for(1).await;
     }
 
     /// Puts a claim off a little while slots become free one by one.

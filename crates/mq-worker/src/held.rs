@@ -69,6 +69,16 @@ impl Held {
         self.state.lock().runs.values().cloned().collect()
     }
 
+    /// How many runs are held.
+    pub(crate) fn count(&self) -> usize {
+        self.state.lock().runs.len()
+    }
+
+    /// Returns once fewer runs are held.
+    pub(crate) async fn fewer_than(&self, count: usize) {
+        self.wait_until(|state| state.runs.len() < count).await;
+    }
+
     /// How many handlers have not ended.
     pub(crate) fn running(&self) -> usize {
         self.state.lock().running

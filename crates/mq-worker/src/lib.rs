@@ -5,11 +5,13 @@
 //!
 //! A worker begins with [`Worker::builder`]. Who wants more of it than to run
 //! handlers finds a [`PhaseRunner`], [`MaintenanceTask`]s and an
-//! [after-ack hook](WorkerBuilder::after_ack).
+//! [after-ack hook](WorkerBuilder::after_ack). Tests drive one
+//! [by hand](Worker::run_until_idle).
 
 mod acknowledge;
 mod backoff;
 mod builder;
+mod by_hand;
 mod contact;
 mod context;
 mod error;
@@ -36,6 +38,7 @@ mod verdict;
 mod worker;
 
 pub use builder::WorkerBuilder;
+pub use by_hand::{ByHand, Idle};
 pub use context::JobContext;
 pub use error::{DurationRule, ProgressError, StartError};
 pub use extension::{MaintenanceTask, PhaseRunner, Pulse, SettledRun};
@@ -45,4 +48,4 @@ pub use outcome::{Retry, RunEnd};
 pub use run::StopReason;
 pub use shutdown::ShutdownReport;
 pub use stats::WorkerStats;
-pub use worker::Worker;
+pub use worker::{ByItself, Worker};

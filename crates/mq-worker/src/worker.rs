@@ -19,13 +19,12 @@ use tracing::{error, info};
 use crate::acknowledge::{Acknowledger, MOST_PENDING};
 use crate::builder::{Parts, WorkerBuilder};
 use crate::contact::Contact;
-use crate::extension::MaintenanceTask;
 use crate::failure::Failures;
 use crate::fetch::Fetcher;
 use crate::heartbeat::heartbeat;
 use crate::held::Held;
 use crate::link::Link;
-use crate::maintenance::{History, Report, Schedules, Stalls, maintain};
+use crate::maintenance::{Patience, maintain, own_tasks};
 use crate::panic;
 use crate::runtime::Shared;
 use crate::shutdown::{self, ShutdownReport};
@@ -39,14 +38,23 @@ const PATIENCE_WITH_SERVICES: Duration = Duration::from_secs(1);
 /// End it with [`shutdown`](Self::shutdown). Dropped without, it stops at
 /// once: its handlers are dropped where they stand, and their jobs run again
 /// when their locks have expired.
-pub struct Worker<S: StoreName = DefaultStore> {
+///
+/// `M` says who drives it: itself, or, in tests, [`ByHand`](crate::ByHand)
+/// whoever holds it.
+pub struct Worker<S: StoreName = DefaultStore, M = ByItself> {
     pub(crate) shared: Arc<Shared>,
     /// One task per queue; they end when the worker stops.
     pub(crate) fetchers: JoinSet<()>,
     /// Heartbeat, acks and maintenance; they end when they are aborted.
     services: JoinSet<()>,
+    pub(crate) mode: M,
     name: PhantomData<fn() -> S>,
 }
+
+/// A worker that looks for work by itself: any but those of tests.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct ByItself;
 
 impl<S: StoreName> Worker<S> {
     /// Begins a worker of this store.
@@ -54,7 +62,32 @@ impl<S: StoreName> Worker<S> {
         WorkerBuilder::new(&store)
     }
 
-    pub(crate) fn spawn(parts: Parts) -> Self {
+    pub(crate) fn spawn(mut parts: Parts) -> Self {
+        let maintenance = std::mem::take(&mut parts.maintenance);
+        let mut worker = Worker::still(parts, ByItself);
+        let shared = &worker.shared;
+        for queue in &shared.queues {
+            let fetcher = Fetcher::new(Arc::clone(shared), queue.clone());
+            worker
+                .fetchers
+                .spawn(async move { while panicked("fetcher", fetcher.run()).await {} });
+        }
+        let lock_duration = shared.options.lock_duration;
+        for task in own_tasks(shared, Patience::OneLock)
+            .into_iter()
+            .chain(maintenance)
+        {
+            worker.services.spawn(async move {
+                while panicked("maintenance", maintain(&task, lock_duration)).await {}
+            });
+        }
+        worker
+    }
+}
+
+impl<S: StoreName, M> Worker<S, M> {
+    /// A worker that extends locks and acknowledges runs, but begins nothing.
+    pub(crate) fn still(parts: Parts, mode: M) -> Self {
         let (acks, ended) = mpsc::channel(MOST_PENDING);
         let options = parts.options;
         let contact = Contact::new(S::NAME, options.lock_duration, options.heartbeat_interval());
@@ -81,11 +114,6 @@ impl<S: StoreName> Worker<S> {
             handlers = ?shared.registry.now().names,
             "the worker starts"
         );
-        let mut fetchers = JoinSet::new();
-        for queue in &shared.queues {
-            let fetcher = Fetcher::new(Arc::clone(&shared), queue.clone());
-            fetchers.spawn(async move { while panicked("fetcher", fetcher.run()).await {} });
-        }
         let mut services = JoinSet::new();
         let mut acknowledger = Acknowledger::new(Arc::clone(&shared), ended);
         services.spawn(async move { while panicked("acknowledger", acknowledger.run()).await {} });
@@ -93,22 +121,11 @@ impl<S: StoreName> Worker<S> {
         services.spawn(async move {
             while panicked("heartbeat", heartbeat(Arc::clone(&beating))).await {}
         });
-        let own: [Arc<dyn MaintenanceTask>; 4] = [
-            Arc::new(Stalls(Arc::clone(&shared))),
-            Arc::new(Schedules::new(Arc::clone(&shared))),
-            Arc::new(History(Arc::clone(&shared))),
-            Arc::new(Report::new(Arc::clone(&shared))),
-        ];
-        for task in own.into_iter().chain(parts.maintenance) {
-            let lock_duration = shared.options.lock_duration;
-            services.spawn(async move {
-                while panicked("maintenance", maintain(&task, lock_duration)).await {}
-            });
-        }
         Self {
             shared,
-            fetchers,
+            fetchers: JoinSet::new(),
             services,
+            mode,
             name: PhantomData,
         }
     }
@@ -159,7 +176,7 @@ impl<S: StoreName> Worker<S> {
     }
 }
 
-impl<S: StoreName> Drop for Worker<S> {
+impl<S: StoreName, M> Drop for Worker<S, M> {
     fn drop(&mut self) {
         self.shared.stopping.cancel();
         self.shared.gone.store(true, Ordering::SeqCst);
@@ -169,7 +186,7 @@ impl<S: StoreName> Drop for Worker<S> {
     }
 }
 
-impl<S: StoreName> fmt::Debug for Worker<S> {
+impl<S: StoreName, M> fmt::Debug for Worker<S, M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Worker")
             .field("id", self.id())

@@ -15,14 +15,26 @@ use mq_core::StoreError;
 use tokio::time::sleep;
 use tracing::{debug, error, warn};
 
-pub(crate) use history::History;
-pub(crate) use report::Report;
-pub(crate) use schedules::Schedules;
-pub(crate) use stalls::Stalls;
+use history::History;
+use report::Report;
+use schedules::Schedules;
+pub(crate) use stalls::Patience;
+use stalls::Stalls;
 
 use crate::backoff::Backoff;
 use crate::extension::MaintenanceTask;
 use crate::panic;
+use crate::runtime::Shared;
+
+/// What every worker does besides running jobs.
+pub(crate) fn own_tasks(shared: &Arc<Shared>, patience: Patience) -> [Arc<dyn MaintenanceTask>; 4] {
+    [
+        Arc::new(Stalls::new(Arc::clone(shared), patience)),
+        Arc::new(Schedules::new(Arc::clone(shared))),
+        Arc::new(History(Arc::clone(shared))),
+        Arc::new(Report::new(Arc::clone(shared))),
+    ]
+}
 
 /// Does round after round until the task is aborted.
 pub(crate) async fn maintain(task: &Arc<dyn MaintenanceTask>, lock_duration: Duration) {

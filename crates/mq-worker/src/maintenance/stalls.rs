@@ -12,10 +12,21 @@ use crate::extension::MaintenanceTask;
 use crate::failure::FailedRun;
 use crate::runtime::Shared;
 
-/// Recovers stalled jobs, from one lock after the first contact with the store
-/// on: workers that could not reach it either get that long to show that they
-/// are alive.
-pub(crate) struct Stalls(pub(crate) Arc<Shared>);
+/// Recovers stalled jobs.
+pub(crate) struct Stalls {
+    shared: Arc<Shared>,
+    patience: Patience,
+}
+
+/// From when on a lock that has expired means that its worker is dead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Patience {
+    /// From one lock after the first contact with the store on: workers that
+    /// could not reach it either get that long to show that they are alive.
+    OneLock,
+    /// At once: time stands still, and nobody else needs the chance.
+    None,
+}
 
 #[async_trait]
 impl MaintenanceTask for Stalls {
@@ -25,9 +36,11 @@ impl MaintenanceTask for Stalls {
 
     async fn round(&self) -> Result<Duration, StoreError> {
         loop {
-            self.locks_had_their_chance().await;
-            let link = &self.0.link;
-            let options = &self.0.options;
+            if self.patience == Patience::OneLock {
+                self.locks_had_their_chance().await;
+            }
+            let link = &self.shared.link;
+            let options = &self.shared.options;
             let call = link
                 .store
                 .recover_stalled(options.max_stalled_count, MAX_BATCH);
@@ -43,9 +56,13 @@ impl MaintenanceTask for Stalls {
 }
 
 impl Stalls {
+    pub(crate) fn new(shared: Arc<Shared>, patience: Patience) -> Self {
+        Self { shared, patience }
+    }
+
     async fn locks_had_their_chance(&self) {
         loop {
-            let from = self.0.link.contact.since().await + self.0.options.lock_duration;
+            let from = self.shared.link.contact.since().await + self.shared.options.lock_duration;
             if Instant::now() >= from {
                 return;
             }
@@ -55,7 +72,7 @@ impl Stalls {
     }
 
     fn note(&self, job: Stalled) {
-        let counters = &self.0.counters;
+        let counters = &self.shared.counters;
         match job.outcome {
             StallOutcome::Requeued => {
                 counters.stalls_requeued.one();
@@ -64,7 +81,7 @@ impl Stalls {
             StallOutcome::Failed => {
                 counters.stalls_failed.one();
                 warn!(job_id = %job.id, job_name = %job.name, queue = %job.queue, "stalled too often, and failed");
-                self.0.failures.tell(&FailedRun::stalled(job));
+                self.shared.failures.tell(&FailedRun::stalled(job));
             }
         }
     }
