@@ -9,9 +9,13 @@ pub mod model;
 pub mod proxy;
 #[cfg(all(unix, feature = "servers"))]
 pub mod servers;
+#[cfg(feature = "test-store")]
+mod test_store;
 
 pub use faults::{Fault, Faults, FaultyStore, Hold};
 /// Makes one test of each case of the store contract: see
 /// [`mq_core::contract`], where it lives.
 #[cfg(feature = "conformance")]
 pub use mq_core::conformance;
+#[cfg(feature = "test-store")]
+pub use test_store::{EnqueuedJob, Enqueues, LoggedJob, TestStore};
