@@ -3,8 +3,7 @@
 
 mod support;
 
-use mq_core::{AdminOps, ManualClock, MemoryStore, StoreHandle};
-use mq_flow::FlowWorker;
+use mq_core::{AdminOps, ManualClock, MemoryStore};
 use mq_worker::{ByHand, Worker};
 use support::Does::{Complete, Fail};
 use support::*;
